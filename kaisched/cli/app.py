@@ -266,7 +266,7 @@ def kubectl_main(arguments: Sequence[str] | None = None) -> NoReturn:
     try:
         line = said_to_kubectl(line, os.environ)
     except ConfigError as error:
-        print(f"{_KUBECTL}: {error}", file=sys.stderr)  # noqa: T201
+        printing.print_error(f"{_KUBECTL}: {error}")
         sys.exit(error.exit_code)
     main(line, _KUBECTL)
 
@@ -307,8 +307,8 @@ def complete_main(arguments: Sequence[str] | None = None) -> None:
         command = getattr(command, "commands", {}).get(word, command)
     found = list(_choices(command, last))
     for name, text in found:
-        print(f"{name}\t{text}")  # noqa: T201
-    print(_NO_FILES if found else _FILES)  # noqa: T201
+        printing.say_text(f"{name}\t{text}")
+    printing.say(_NO_FILES if found else _FILES)
 
 
 def _choices(command: Any, last: str) -> Iterator[tuple[str, str]]:

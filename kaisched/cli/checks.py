@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from kaisched.cli import options
-from kaisched.cli.printing import columns, counted, print_json, print_table
+from kaisched.cli.printing import columns, counted, print_json, print_table, say
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -63,7 +63,7 @@ def _print_findings(findings: Sequence[Finding], output: str) -> None:
         for finding in findings
     ]
     print_table("Doctor", columns("", "CHECK", "FOUND"), rows)
-    print(counted(counts))  # noqa: T201
+    say(counted(counts))
 
 
 _FILES = typer.Argument(
@@ -98,6 +98,6 @@ def lint(
 
     loaded = read_manifests(files)
     found = with_scenarios(found_in(loaded, shard))
-    print(FORMS[output](found, loaded.files), flush=True)  # noqa: T201
+    say(*FORMS[output](found, loaded.files))
     if any(finding.is_error for finding in found):
         raise typer.Exit(1)

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from kaisched.cli import options
-from kaisched.cli.printing import Column, columns, print_json, print_table
+from kaisched.cli.printing import Column, columns, print_json, print_table, say
 from kaisched.engine import history_cost as cost
 from kaisched.engine.history_cost import Pool, Use
 from kaisched.errors import ConfigError
@@ -48,9 +48,8 @@ def fairness(
         print_json(document(pool, used))
         return
     for queue in used:
-        print(sentence(pool, used, queue))  # noqa: T201
-    print(order_sentence(pool, used))  # noqa: T201
-    print()  # noqa: T201
+        say(sentence(pool, used, queue))
+    say(order_sentence(pool, used), "")
     print_tables(pool, used)
 
 

@@ -84,33 +84,34 @@ SCHEMA: Final = "kaisched.io/lint/v1"
 _SARIF: Final = "https://json.schemastore.org/sarif-2.1.0.json"
 
 
-def text_of(found: Sequence[Finding], files: Mapping[str, int]) -> str:
+def text_of(found: Sequence[Finding], files: Mapping[str, int]) -> list[str]:
     """Return a line for each finding, what was checked, and the number of errors and warnings."""
     checked = f"{count(sum(files.values()), 'object')} of {count(len(files), 'file')} checked"
     errors = sum(finding.is_error for finding in found)
     lines = [f"{_level(finding)}: {_line(finding)} [{finding.rule}]" for finding in found]
     numbers = f"{count(errors, 'error')}, {count(len(found) - errors, 'warning')}"
-    return "\n".join([*lines, f"{checked}: {numbers}"])
+    return [*lines, f"{checked}: {numbers}"]
 
 
-def json_of(found: Sequence[Finding], files: Mapping[str, int]) -> str:
-    """Return a document with all findings."""
+def json_of(found: Sequence[Finding], files: Mapping[str, int]) -> list[str]:
+    """Return the lines of a document with all findings."""
     checked = {"files": len(files), "objects": sum(files.values())}
     findings = [_document(finding) for finding in found]
     document = {"schemaVersion": SCHEMA, **checked, "findings": findings}
-    return json.dumps(document, indent=2)
+    return json.dumps(document, indent=2).splitlines()
 
 
-def sarif_of(found: Sequence[Finding], _: Mapping[str, int]) -> str:
-    """Return a run of a static analysis tool."""
+def sarif_of(found: Sequence[Finding], _: Mapping[str, int]) -> list[str]:
+    """Return the lines of a run of a static analysis tool."""
     rules = [{"id": rule, "shortDescription": {"text": text}} for rule, text in RULES.items()]
     driver = {"name": "kaisched", "version": __version__, "rules": rules}
     results = [_result(finding) for finding in found]
     run = {"tool": {"driver": driver}, "results": results}
-    return json.dumps({"$schema": _SARIF, "version": "2.1.0", "runs": [run]}, indent=2)
+    document = {"$schema": _SARIF, "version": "2.1.0", "runs": [run]}
+    return json.dumps(document, indent=2).splitlines()
 
 
-FORMS: Final[dict[str, Callable[[Sequence[Finding], Mapping[str, int]], str]]] = {
+FORMS: Final[dict[str, Callable[[Sequence[Finding], Mapping[str, int]], list[str]]]] = {
     "text": text_of,
     "json": json_of,
     "sarif": sarif_of,

@@ -19,6 +19,7 @@ from kaisched.cli.printing import (
     indented,
     print_table,
     queue_names,
+    say,
 )
 from kaisched.cli.report import print_period
 from kaisched.errors import ClusterError, ConfigError
@@ -186,7 +187,7 @@ def _stop(
             f"the cluster's definition of queues drops stopPolicy, and queue {name} goes on",
             fix="apply ours: kaisched config crds | kubectl apply -f -",
         )
-    print(f"queue {name} {_SAID[policy]}{' (dry run)' if is_dry else ''}")  # noqa: T201
+    say(f"queue {name} {_SAID[policy]}{' (dry run)' if is_dry else ''}")
 
 
 def print_queue_tables(document: Mapping[str, Any], *, with_jobs: bool) -> None:
@@ -414,7 +415,7 @@ def _print_alloc(document: Mapping[str, Any]) -> None:
         line = [name, f"{entry['held']:g}", of, f"{entry['pods']}"]
         lines.append([*line, f"{entry.get('free', ''):}"] if is_by_node else line)
     print_table("GPUs", [*heads, *(columns("#FREE") if is_by_node else ())], lines)
-    print(f"{document['held']:g} of {total:g} GPUs held, {document['free']:g} free")  # noqa: T201
+    say(f"{document['held']:g} of {total:g} GPUs held, {document['free']:g} free")
 
 
 def _flat(
@@ -569,9 +570,9 @@ def _print_fairness(document: Mapping[str, Any]) -> None:
             for name, it in zip(names, entries, strict=True)
         ],
     )
-    print(_usage_line(document["usage"]))  # noqa: T201
+    say(_usage_line(document["usage"]))
     if document["period"] is not None:
-        print()  # noqa: T201
+        say("")
         print_period(document["period"])
 
 

@@ -13,7 +13,9 @@ import urllib3
 from urllib3.exceptions import HTTPError
 
 from kaisched.errors import ClusterUnavailable, ConfigError, root_of
+from kaisched.objects.usage import check_url
 from kaisched.objects.wire import BAD_JSON
+from kaisched.units import UnitError
 from kaisched.view.paths import CHANGES, MOST, ROOT, USUAL
 
 if TYPE_CHECKING:
@@ -47,14 +49,16 @@ class Server:
             ConfigError: it is none.
 
         """
-        parts = urlsplit(url)
-        if parts.scheme not in {"http", "https"} or not parts.hostname or parts.query:
+        try:
+            check_url(url)
+        except UnitError:
             raise ConfigError(
                 "no address of a scheduler",
                 path="--server",
                 value=url,
                 fix=f"write it like {NEAR}; kubectl port-forward brings the port here",
-            )
+            ) from None
+        parts = urlsplit(url)
         self.url = f"{parts.scheme}://{parts.netloc}"
         self._shard = shard
         token = os.environ.get(TOKEN, "") if is_named else ""

@@ -9,7 +9,7 @@ import typer
 
 from kaisched.cli import options
 from kaisched.cli.listings import print_queues
-from kaisched.cli.printing import columns, count, print_json, print_table, warn
+from kaisched.cli.printing import columns, count, print_json, print_table, say, warn
 
 if TYPE_CHECKING:
     from collections.abc import Container, Mapping, Sequence
@@ -84,7 +84,7 @@ def print_plan(steps: Sequence[ShardCycle], *, with_order: bool = False) -> None
         if with_order:
             _print_order(step.result, of_shard[name])
     if steps:
-        print(_summary(steps, list(last.values())))  # noqa: T201
+        say(_summary(steps, list(last.values())))
 
 
 def print_waiting(result: CycleResult, prefix: str = "", left: Container[str] = ()) -> None:

@@ -1,5 +1,8 @@
 """Output: streams, tables and lines for people, and documents in the form that is asked for.
 
+All that commands print goes through here, since most of it is text of others: what would steer a
+terminal is written out (``kaisched.text``).
+
 Tables have 80 columns, are coloured only on a terminal, and always in one order. A name is never
 cut. Optional columns are dropped first, then the last column wraps; the terminal wraps what is
 still too wide.
@@ -20,6 +23,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TextIO
 
 from kaisched.clock import SystemClock
 from kaisched.errors import ClusterUnavailable, ConfigError
+from kaisched.text import visible, visible_text
 from kaisched.units import IN_THOUSANDTHS, MEMORY_UNIT, format_amount, is_in_bytes
 
 if TYPE_CHECKING:
@@ -78,10 +82,26 @@ def prepare() -> None:
     )
 
 
+def say(*lines: str) -> None:
+    """Print lines to standard output; each stays one line, whatever is in it."""
+    print(*map(visible, lines), sep="\n")
+
+
+def say_text(text: str) -> None:
+    """Print a text of several lines, and one line break."""
+    print(visible_text(text), flush=True)
+
+
+def draw(lines: Iterable[str], before: str, between: str, after: str) -> None:
+    """Draw lines on a terminal, with sequences of our own around them."""
+    sys.stdout.write(before + between.join(map(visible, lines)) + after)
+    sys.stdout.flush()
+
+
 def print_error(line: str) -> None:
     """Print a line to standard error, which may be unable to take it."""
     try:
-        print(line, file=sys.stderr, flush=True)  # noqa: T201
+        print(visible(line), file=sys.stderr, flush=True)
     except OSError:
         discard(sys.stderr)
 
@@ -118,6 +138,7 @@ class Column(NamedTuple):
 
 def print_table(title: str, columns: Sequence[Column], rows: Iterable[Sequence[str]]) -> None:
     """Print a titled table and an empty line; nothing where there are no rows."""
+    title = visible(title)
     stream = sys.stdout
     lines = list(table_lines(columns, list(rows), width_of(stream)))
     if not lines:
@@ -149,6 +170,8 @@ def table_lines(
     """Yield the lines of a table, its head first."""
     if not rows:
         return
+    columns = [it._replace(head=visible(it.head)) for it in columns]
+    rows = [[visible(" ".join(cell.split("\n"))) for cell in row] for row in rows]
     kept = _kept(columns, rows, width)
     heads = [columns[at] for at in kept]
     cells = [[column.head for column in heads], *([row[at] for at in kept] for row in rows)]
@@ -229,7 +252,7 @@ def counted(reasons: Mapping[str, int]) -> str:
 
 def print_json(document: Mapping[str, Any]) -> None:
     """Print a document as JSON."""
-    print(json.dumps(document, indent=2))  # noqa: T201
+    say_text(json.dumps(document, indent=2, default=str))
 
 
 class Printer(NamedTuple):
@@ -248,12 +271,17 @@ class Printer(NamedTuple):
         elif output == "yaml":
             import yaml  # noqa: PLC0415 - only when asked
 
-            yaml.safe_dump(document, sys.stdout, sort_keys=False, allow_unicode=True)
+            text = yaml.safe_dump(document, sort_keys=False, allow_unicode=True)
+            if text != visible_text(text):  # YAML has escapes of its own, in quotes
+                text = yaml.safe_dump(document, sort_keys=False)
+            say_text(text.removesuffix("\n"))
         elif output == "csv":
-            csv.writer(sys.stdout, lineterminator="\n").writerows(self.as_rows(document))
+            writer = csv.writer(sys.stdout, lineterminator="\n")
+            for row in self.as_rows(document):
+                writer.writerow("" if it is None else visible(str(it)) for it in row)
         elif output == "name":
             for name in self.as_names(document):
-                print(name)  # noqa: T201
+                say(name)
         else:
             self.as_text(document)
 
@@ -272,7 +300,7 @@ def watch(
         if has_colors(sys.stdout):
             sys.stdout.write(_CLEAR)
         elif number:
-            print("---" if output == "yaml" else "")  # noqa: T201
+            say("---" if output == "yaml" else "")
         printer.print(get(), output)
         sys.stdout.flush()
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 import typer
 
 from kaisched.cli import options, source
-from kaisched.cli.printing import Printer, columns, print_table, queue_names
+from kaisched.cli.printing import Printer, columns, print_table, queue_names, say
 from kaisched.clock import SystemClock
 from kaisched.units import format_duration
 from kaisched.view.paths import MOST
@@ -210,7 +210,7 @@ def print_period(period: Mapping[str, Any]) -> None:
             for it in period["queues"]
         ],
     )
-    print(f"{period['covered']:.0%} of this time is covered by samples")  # noqa: T201
+    say(f"{period['covered']:.0%} of this time is covered by samples")
 
 
 def _ratio(amount: float, of: float | None) -> str:
@@ -253,7 +253,7 @@ def print_evictions(document: Mapping[str, Any], by: str, output: str) -> None:
         heads = columns(*(_HEADS[key] for key in keys), "#PODS")
         rows = [[*(part or "-" for part in key), f"{pods}"] for key, pods in lines]
         print_table(f"Evicted in the last {span}", heads, rows)
-        print(f"{sum(counts.values())} pods evicted{_since(document)}")  # noqa: T201
+        say(f"{sum(counts.values())} pods evicted{_since(document)}")
 
     def as_rows(_: Mapping[str, Any]) -> Iterator[Sequence[object]]:
         yield (*keys, "pods")
@@ -280,7 +280,7 @@ def _print_waits(document: Mapping[str, Any]) -> None:
     span = format_duration(document["seconds"])
     print_table(f"Jobs that wait, and that started in the last {span} and run", _WAITS, lines)
     if not lines:
-        print(f"no job waits, and none that runs started in the last {span}")  # noqa: T201
+        say(f"no job waits, and none that runs started in the last {span}")
 
 
 def _cells(summary: Mapping[str, Any]) -> tuple[str, str, str]:

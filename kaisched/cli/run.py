@@ -12,7 +12,7 @@ import typer
 
 from kaisched import __version__
 from kaisched.cli import options
-from kaisched.cli.printing import columns, print_table, warn
+from kaisched.cli.printing import columns, print_json, print_table, say, warn
 from kaisched.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ def list_plugins(
     if output == "json":
         listed = [asdict(plugin) for plugin in found]
         document = {"schemaVersion": "kaisched.io/plugins/v1", "plugins": listed}
-        print(json.dumps(document, indent=2, default=str))  # noqa: T201
+        print_json(document)
     else:
         _print(found)
     if any(plugin.problem for plugin in found):
@@ -142,6 +142,6 @@ def version(output: options.TextOrJson = "text") -> None:
             "version": __version__,
             "python": platform.python_version(),
         }
-        print(json.dumps(document))  # noqa: T201
+        say(json.dumps(document))
     else:
-        print(f"kaisched {__version__}")  # noqa: T201
+        say(f"kaisched {__version__}")

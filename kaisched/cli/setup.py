@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from kaisched.cli import options
-from kaisched.cli.printing import columns, count, print_json, print_table
+from kaisched.cli.printing import columns, count, print_json, print_table, say, say_text
 from kaisched.errors import ABSENT, ConfigError
 from kaisched.errors import show as shown_value
 
@@ -62,8 +62,8 @@ def init(
     texts["notes.txt"] = notes = _report(made)
     _write(into, texts, is_replacing=force)
     for name in texts:
-        print(into / name)  # noqa: T201
-    print(f"\n{notes}", end="", flush=True)  # noqa: T201
+        say(str(into / name))
+    say_text(f"\n{notes}".removesuffix("\n"))
 
 
 def _write(folder: Path, texts: Mapping[str, str], *, is_replacing: bool) -> None:
@@ -160,7 +160,7 @@ def crds(
     """
     files = definitions()
     if into is None:
-        print("---\n".join(files.values()), end="")  # noqa: T201
+        say_text("---\n".join(files.values()).removesuffix("\n"))
         return
     try:
         for name, text in files.items():

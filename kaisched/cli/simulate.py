@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal
 import typer
 
 from kaisched.cli import options
-from kaisched.cli.printing import warn
+from kaisched.cli.printing import say_text, warn
 from kaisched.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -141,7 +141,7 @@ def _run_trace(
             is_progress_wanted=wish.is_progress_wanted,
             shown=shown,
         )
-        print(json_of(report) if output == "json" else table_of(report), flush=True)  # noqa: T201
+        say_text(json_of(report) if output == "json" else table_of(report))
         warn(timing)
     _end_of(report.failures)
 
@@ -194,7 +194,7 @@ def _run_scenarios(
             check_folder(folder)
     with runs.served(wish.serving) as shown:
         results = runs.run_all(loaded, wish, dask, shown)
-        print(runs.printed(results, output), flush=True)  # noqa: T201
+        say_text(runs.printed(results, output))
         if out is not None:
             runs.write(results, out, has_plots=has_plots)
     _end_of(failure for result in results for failure in result.outcome.plugin_failures)
@@ -263,7 +263,7 @@ def tune(
         Bar(f"tuning {read.name}", 0.0, float(count), is_wanted=progress, is_slow=True) as bar,
     ):
         found = sweep(read, processes or os.cpu_count() or 1, bar.tell, machines)
-    print(json_of(found) if output == "json" else summary_of(found), flush=True)  # noqa: T201
+    say_text(json_of(found) if output == "json" else summary_of(found))
     if out is not None:
         write_sweep(found, out)
         warn(f"wrote {out / 'tune.html'}")
@@ -298,12 +298,12 @@ def demo(
     from kaisched.sim.running import Stretch  # noqa: PLC0415 - not for the help
     from kaisched.sim.workload import ClusterSize, QuotaMode  # noqa: PLC0415 - not for the help
 
-    print(_BEFORE.format(nodes=_DEMO_NODES), flush=True)  # noqa: T201
+    say_text(_BEFORE.format(nodes=_DEMO_NODES))
     size = ClusterSize(_DEMO_NODES, _DEMO_GPUS_PER_NODE)
     stretch = Stretch(_DEMO_FROM_DAY * _DAY_S, _DEMO_UNTIL_DAY * _DAY_S)
     report, timing = timed(
         _DEMO_TRACE, stretch, size, QuotaMode.NONE, default_policy(), is_progress_wanted=progress
     )
-    print(table_of(report))  # noqa: T201
-    print(_AFTER, flush=True)  # noqa: T201
+    say_text(table_of(report))
+    say_text(_AFTER)
     warn(timing)

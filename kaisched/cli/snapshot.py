@@ -11,7 +11,7 @@ import typer
 from kaisched import __version__
 from kaisched.cli import options
 from kaisched.cli.plan import print_plan, print_waiting
-from kaisched.cli.printing import columns, print_json, print_table, warn
+from kaisched.cli.printing import columns, print_json, print_table, say, warn
 from kaisched.objects.labels import format_time
 from kaisched.units import format_amount
 
@@ -77,7 +77,7 @@ def take(
     for text in [*warnings, *taken.problems]:
         warn(text)
     write_recording(recording, file)
-    print(f"{file}: {len(recording.objects)} objects, result {recording.result[:12]}")  # noqa: T201
+    say(f"{file}: {len(recording.objects)} objects, result {recording.result[:12]}")
     if taken.problems:
         raise typer.Exit(1)
 
@@ -130,7 +130,7 @@ def replay_again(
         print_json(document | {"result": digest(again.result)})
     else:
         print_plan([step])
-        print(_verdict(recording, again, is_other=other is not None))  # noqa: T201
+        say(_verdict(recording, again, is_other=other is not None))
     _end(again.problems, is_same=is_same)
 
 

@@ -15,6 +15,8 @@ import typer
 from kaisched.cli.options import PROMETHEUS, Place
 from kaisched.cli.printing import Printer, warn, watch
 from kaisched.errors import ConfigError
+from kaisched.objects.usage import check_url
+from kaisched.units import UnitError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -203,7 +205,9 @@ def prometheus_of(origin: Origin) -> str:
             " store with --history"
         )
         raise ConfigError("no usage history is named", fix=fix)
-    if not origin.url.startswith(("http://", "https://")):
+    try:
+        check_url(origin.url)
+    except UnitError as error:
         fix = "write it like http://prometheus:9090"
-        raise ConfigError("no address", path="--prometheus", value=origin.url, fix=fix)
+        raise ConfigError(str(error), path="--prometheus", value=origin.url, fix=fix) from None
     return origin.url

@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 import typer
 
 from kaisched.cli import options, source
-from kaisched.cli.printing import Column, columns, counted, table_lines, width_of
+from kaisched.cli.printing import Column, columns, counted, draw, say, table_lines, width_of
 from kaisched.errors import ClusterUnavailable
+from kaisched.text import visible
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -47,7 +48,7 @@ def command(
     found = source.running_scheduler(server, shard_name)
     if once or not (sys.stdout.isatty() and sys.stdin.isatty()):
         shown = frame(found, Screen(), width_of(sys.stdout), 1000)
-        print("\n".join(shown[:-1]))  # noqa: T201
+        say(*shown[:-1])
     else:
         with _terminal() as key:
             run(found, every, key)
@@ -69,9 +70,8 @@ def run(server: Server, every_s: float, key: Callable[[float], str]) -> None:
             lines = frame(server, screen, size.columns, size.lines)
         except ClusterUnavailable as wrong:  # it may be back soon
             lines = [str(wrong)[: size.columns], "q quit"]
-        drawn = f"{_REST_OF_LINE}\n".join(lines[: size.lines])
-        sys.stdout.write(_HOME + drawn + _REST_OF_LINE + _REST_OF_SCREEN)
-        sys.stdout.flush()
+        last = _REST_OF_LINE + _REST_OF_SCREEN
+        draw(lines[: size.lines], _HOME, f"{_REST_OF_LINE}\n", last)
         is_open = screen.press(key(every_s))
 
 
@@ -90,12 +90,11 @@ def _terminal() -> Iterator[Callable[[float], str]]:
 
     try:
         tty.setcbreak(stdin)
-        sys.stdout.write(_ENTER)
+        draw((), _ENTER, "", "")
         yield key
     finally:
         termios.tcsetattr(stdin, termios.TCSADRAIN, before)
-        sys.stdout.write(_LEAVE)
-        sys.stdout.flush()
+        draw((), _LEAVE, "", "")
 
 
 # -- a frame -------------------------------------------------------------------------------------
@@ -256,8 +255,7 @@ def frame(server: Server, screen: Screen, width: int, height: int) -> list[str]:
     if screen.offset:
         title += f", from {screen.offset + 1}"
     shown = [*_headline(overview), title, *(lines[: room + 1] or ["none"])]
-    # A name is printed as it is; what could steer the terminal is not.
-    return ["".join(filter(str.isprintable, line))[:width] for line in (*shown, _KEYS)]
+    return [visible(line)[:width] for line in (*shown, _KEYS)]
 
 
 def _headline(of: Mapping[str, Any]) -> list[str]:

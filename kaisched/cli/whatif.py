@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from kaisched.cli import options
-from kaisched.cli.printing import columns, print_json, print_table, warn
+from kaisched.cli.printing import columns, print_json, print_table, say, warn
 from kaisched.cli.when import when_document, when_lines
 from kaisched.units import format_amount
 
@@ -162,9 +162,9 @@ def _print_tables(difference: Difference) -> None:
     heads = columns("QUEUE", "#FAIR SHARE", "#ALLOCATED", "#?REQUESTED", "#?DESERVED")
     print_table("Queues: GPUs, without and with", heads, queues)
     for name, foreseen in difference.foreseen.items():
-        print(f"{name} may start:", *when_lines(when_document(foreseen)), sep="\n")  # noqa: T201
+        say(f"{name} may start:", *when_lines(when_document(foreseen)))
     if not (jobs or evictions or queues):
-        print("the change makes no difference to any job or queue")  # noqa: T201
+        say("the change makes no difference to any job or queue")
 
 
 def _shown(job: JobState | None) -> str:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from kaisched.cli import options, source
-from kaisched.cli.printing import Printer, amount_cell, counted
+from kaisched.cli.printing import Printer, amount_cell, counted, say
 from kaisched.cli.when import when_lines
 from kaisched.core.refusals import Refusal, RefusalText, text_of
 from kaisched.errors import ConfigError
@@ -76,7 +76,7 @@ _MOST_PODS: Final = 5
 
 def _print(document: Mapping[str, Any]) -> None:
     """Print everything about a job, the answer first, and then when it may start."""
-    print("\n".join([*_lines(document), *when_lines(document["when"])]))  # noqa: T201
+    say(*_lines(document), *when_lines(document["when"]))
 
 
 def _lines(document: Mapping[str, Any]) -> Iterator[str]:

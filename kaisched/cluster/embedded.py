@@ -270,12 +270,13 @@ class EmbeddedCluster:
         fails: Fails = never_fails,
         owners: Owners | None = None,
         sharing: Sharing = NO_SHARING,
+        checks_queues: bool = False,
     ) -> None:
         """Make an empty cluster.
 
         Args:
             clock: a new ManualClock at 0 unless given.
-            schedulers: as for the store, like the next four and the last two.
+            schedulers: as for the store, like the next four and the last three.
             node_pool: see there.
             gpu_resources: see there.
             workloads: see there.
@@ -286,6 +287,7 @@ class EmbeddedCluster:
             fails: asked before each intent is carried out.
             owners: see there.
             sharing: see there.
+            checks_queues: see there.
 
         """
         self.clock: Clock = ManualClock() if clock is None else clock
@@ -298,6 +300,7 @@ class EmbeddedCluster:
             offers_shares=True,
             owners=owners,
             sharing=sharing,
+            checks_queues=checks_queues,
         )
         self.stores = [self.store]
         """All stores that hear of every change: one for each node pool that is decided about."""

@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 
 from msgspec import structs
 
+from kaisched.cluster.columns import set_or_drop
 from kaisched.cluster.pods import PodRow
 from kaisched.errors import ObjectError
 from kaisched.objects import labels
@@ -26,6 +27,13 @@ _ALONE: Final = Workload("v1", "pods", "Pod", "each")
 _SPARK: Final = Workload("v1", "pods", "Pod", role_labels=(labels.SPARK_ROLE,))
 _BY_NAME: Final = Workload(f"{GANG_API}/v1", GANG_API_PLURAL, GANG_API_KIND)
 _ONE: Final = Gang()
+_BUILT_IN: Final = ("", "apps", "batch")
+"""API groups of owners whose pods Kubernetes itself makes: an admission policy checks the templates
+of these too, but of operators' kinds the labels of the object alone."""
+_QUEUE_FIX: Final = (
+    f"put one queue into the label {labels.QUEUE} of what was written first, and of all that is"
+    " made from it"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,15 +96,23 @@ class Grouper:
     """The known workloads, by UID, and the jobs of the pods that they own."""
 
     def __init__(
-        self, table: Table = KNOWN, pod_of: Callable[[str], PodRow | None] = lambda _: None
+        self,
+        table: Table = KNOWN,
+        pod_of: Callable[[str], PodRow | None] = lambda _: None,
+        *,
+        checks_queues: bool = False,
     ) -> None:
         """Start without workloads.
 
         Args:
             table: how the pods of each kind are grouped.
             pod_of: returns a pod by ``namespace/name``, for pods that own pods.
+            checks_queues: whether a pod is in a job only if both name the same queue.
 
         """
+        self._checks_queues = checks_queues
+        self._queue_of_group: dict[str, str] = {}
+        """Of pod groups, by how pods know them; only if queues are checked."""
         self._table = {**table, ("", "Pod"): _POD}
         self._pod_of = pod_of
         self._by_label = [row for row in table.values() if row.name_label]
@@ -129,6 +145,11 @@ class Grouper:
 
     def membership(self, pod: PodRow) -> Membership:
         """Return the job of a pod."""
+        member = self._said_by(pod)
+        return self._checked(pod, member) if self._checks_queues else member
+
+    def _said_by(self, pod: PodRow) -> Membership:
+        """Return the job of a pod, whatever queues it and its job name."""
         name = labels.pod_group_of(pod.meta)
         if name is not None:
             return self._declared(pod, f"{pod.namespace}/{name}")
@@ -145,23 +166,74 @@ class Grouper:
             if group := pod.meta.labels.get(rule.name_label):
                 return self._named_group(pod, owners, uids, rule, group)
         member = self._owned(pod, chain, (*owners, pod.meta), uids)
+        return replace(member, missing=self._missing_in(chain))
+
+    def _missing_in(self, chain: list[_Link]) -> str:
+        """Return the owner that may make pods a gang and is not known yet; empty for none."""
         last = chain[-1] if chain else None
         if last is None or last.owner is not None or last.key not in self._table:
-            return member
-        return replace(member, missing=f"{last.reference.kind} {last.reference.name}")
+            return ""
+        return f"{last.reference.kind} {last.reference.name}"
 
     def record_group(self, key: str, group: PodGroup | None) -> tuple[str, ...]:
-        """Note whether there is a pod group of independent pods; return its key if that is news."""
-        meta = None
+        """Note what of a pod group changes the jobs of its pods; return its key if that is news.
+
+        It does if its pods are independent, and by its queue if queues are checked.
+        """
+        meta, queue = None, None
         if group is not None and labels.has_independent_pods(group.metadata):
             meta = _said_by_labels(group)
-        if self._independent.get(key) == meta:
+        if group is not None and self._checks_queues:
+            queue = group.spec.queue or labels.queue_of(group.metadata) or labels.DEFAULT_QUEUE
+        name = f"{PodGroup.KIND} {key}"
+        if (self._independent.get(key), self._queue_of_group.get(name)) == (meta, queue):
             return ()
-        if meta is None:
-            del self._independent[key]
-        else:
-            self._independent[key] = meta
-        return (f"{PodGroup.KIND} {key}",)
+        set_or_drop(self._independent, key, meta)
+        set_or_drop(self._queue_of_group, name, queue)
+        return (name,)
+
+    def _checked(self, pod: PodRow, member: Membership) -> Membership:
+        """Return the job of a pod whose queue its author may use; else the pod by itself, refused.
+
+        Admission has checked the right to the queues in labels of pods, owners and groups, and in
+        templates of built-in kinds. What it has not seen are templates of operators' kinds, and
+        what belongs to what: so the owner that a person wrote has to name the queue, and all the
+        others the same one.
+        """
+        chain, uids = self._chain(pod.meta)
+        uids = tuple(dict.fromkeys((*member.owner_uids, *uids)))
+        member = replace(member, owner_uids=uids, missing=self._missing_in(chain))
+        owners = [link.owner for link in reversed(chain) if link.owner is not None]
+        named = [(f"{it.kind} {it.meta.name}", it.meta.labels.get(labels.QUEUE)) for it in owners]
+        is_named = any(queue for _, queue in named)
+        named.append(("the pod", pod.meta.labels.get(labels.QUEUE)))
+        group = self._group_queue(member)
+        fault = ""
+        if owners and owners[0].api_group not in _BUILT_IN and not named[0][1]:
+            fault = f"{named[0][0]} has no label {labels.QUEUE}"
+        elif group and not any(queue for _, queue in named):
+            fault = f"the pod has no label {labels.QUEUE}, and its group has queue {group!r}"
+        elif not group and not any(queue for _, queue in named):
+            older = next(filter(None, map(labels.queue_of, member.metas)), None)
+            fault = "" if older is None else f"queue {older!r} is named by an older label only"
+        said = [("its group", group), *named]
+        first, *others = [it for it in said if it[1]] or [("", "")]
+        other = next((it for it in others if it[1] != first[1]), None)
+        if other is not None:
+            fault = f"{first[0]} names queue {first[1]!r}, and {other[0]} {other[1]!r}"
+        if fault:
+            fault += f"; {_QUEUE_FIX}"
+            return replace(_alone(pod, _ALONE, (pod.meta,), uids), fault=fault)
+        if is_named or group or member.is_single or not first[1]:
+            return member
+        return replace(member, job=f"{member.job}-{first[1]}")
+
+    def _group_queue(self, member: Membership) -> str:
+        """Return the queue of the group that a pod names itself; empty for none."""
+        keys = member.owner_uids
+        declared = (self._queue_of_group[key] for key in keys if key in self._queue_of_group)
+        by_name = (it.meta.labels.get(labels.QUEUE) for key in keys if (it := self._named.get(key)))
+        return next(filter(None, (*declared, *by_name)), "")
 
     def _declared(self, pod: PodRow, key: str) -> Membership:
         """Return the job of a pod that names a PodGroup: it is one by itself if pods there are."""

@@ -45,7 +45,7 @@ class Unsettled:
     """Pods waiting for their owner object, from the next snapshot on."""
 
     def __init__(self, most_s: float = OWNER_WAIT_S) -> None:
-        """Start without pods; none waits for longer than ``most_s``."""
+        """Start without pods; none waits for longer than ``most_s``, which may be infinite."""
         self.most_s = most_s
         self._noted: dict[str, None] = {}
         self._until: dict[str, float] = {}  # in the order of time
@@ -83,7 +83,12 @@ class Unsettled:
         new = None if wait is not None and wait[0] == _CODE else wait
         is_waiting = pod.key in self._until and pod.state == TaskState.PENDING
         if new is None and is_waiting and member is not None and member.missing:
-            why = f"its owner {member.missing} is not read yet; ownerWait of the shard bounds this"
+            bound = (
+                "ownerWait of the shard bounds this"
+                if math.isfinite(self.most_s)
+                else "it says which queue counts, as the shard has queueUsePolicy"
+            )
+            why = f"its owner {member.missing} is not read yet; {bound}"
             new = _CODE, why
         if new == wait:
             return pod
@@ -263,6 +268,8 @@ class Members:
         pools: PoolBook,
         workloads: Table,
         owner_wait_s: float,
+        *,
+        checks_queues: bool = False,
     ) -> None:
         """Start without owners, groups and classes.
 
@@ -272,12 +279,14 @@ class Members:
             pools: says what a job is in our node pool, and is told of jobs that are gone.
             workloads: how the pods of each kind of workload are grouped.
             owner_wait_s: how long a pod waits for an owner that is not known yet.
+            checks_queues: whether a pod and what owns it have to name the same queue; then pods
+                wait for their owner however long it takes.
 
         """
         self._store, self._pools = rows, pools
-        self.grouper = Grouper(workloads, pods.pod)
+        self.grouper = Grouper(workloads, pods.pod, checks_queues=checks_queues)
         self.dependents = Dependents()
-        self.unsettled = Unsettled(owner_wait_s)
+        self.unsettled = Unsettled(math.inf if checks_queues else owner_wait_s)
         """Pods that wait for an owner, or have waited in vain."""
         self._classes = PriorityClasses()
         self._group: dict[str, Group] = {}

@@ -175,6 +175,8 @@ def restored(
     node_pool: str,
     gpu_resources: Sequence[str],
     workloads: Table = KNOWN,
+    *,
+    checks_queues: bool = False,
 ) -> StateStore:
     """Return a store that shows what the other did.
 
@@ -185,6 +187,7 @@ def restored(
         node_pool: see there.
         gpu_resources: see there.
         workloads: see there.
+        checks_queues: see there.
 
     """
     owners = None if state.pools is None else FixedOwners(node_pool, state.pools.served)
@@ -197,6 +200,7 @@ def restored(
         offers_shares=state.offers_shares,
         owners=owners,
         sharing=state.sharing,
+        checks_queues=checks_queues,
     )
     store.device_claims.set_reading(state.claims)
     store.facts.stuck.restore(state.stuck)

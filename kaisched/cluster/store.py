@@ -62,6 +62,7 @@ class StateStore:
         offers_shares: bool = False,
         owners: Owners | None = None,
         sharing: Sharing = NO_SHARING,
+        checks_queues: bool = False,
     ) -> None:
         """Make an empty store.
 
@@ -76,6 +77,7 @@ class StateStore:
             offers_shares: whether pods may share GPUs, as parts of cards.
             owners: which node pool each job with a list is in; None where there is one pool.
             sharing: how shares reach the hardware; those that are claims are on no cards.
+            checks_queues: whether pods, their owners and groups have to name the same queue.
 
         """
         whose = frozenset(schedulers), node_pool, tuple(gpu_resources)
@@ -83,7 +85,14 @@ class StateStore:
         self.rows = RowStore(extended)
         self.pods = KnownPods()
         self.pools = PoolBook(self.ours, owners or SharedOwners().seat(node_pool))
-        self.members = Members(self.rows, self.pods, self.pools, workloads, owner_wait_s)
+        self.members = Members(
+            self.rows,
+            self.pods,
+            self.pools,
+            workloads,
+            owner_wait_s,
+            checks_queues=checks_queues,
+        )
         self.facts = Facts(stuck_after_s)
         self.volumes = Volumes()
         self.aversion = Aversion()

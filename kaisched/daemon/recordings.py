@@ -40,6 +40,8 @@ from kaisched.engine.recording import (
 from kaisched.engine.shards import shards_in
 from kaisched.errors import ClusterUnavailable, ConfigError, KaischedError, root_of
 from kaisched.objects.shard import SchedulingShard
+from kaisched.objects.usage import check_url
+from kaisched.units import UnitError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -265,14 +267,19 @@ def from_daemon(url: str, shard_name: str = "") -> Taken:
         ClusterUnavailable: no daemon answers, or no cycle ends.
 
     """
+    wrong_url = ConfigError(
+        "no address of a daemon",
+        path="--daemon",
+        value=url,
+        fix="write it like http://127.0.0.1:8082; kubectl port-forward brings the port here",
+    )
+    try:
+        check_url(url)
+    except UnitError:
+        raise wrong_url from None
     parts = urlsplit(url)
-    if parts.scheme != "http" or not parts.hostname:
-        raise ConfigError(
-            "no address of a daemon",
-            path="--daemon",
-            value=url,
-            fix="write it like http://127.0.0.1:8082; kubectl port-forward brings the port here",
-        )
+    if parts.scheme != "http":
+        raise wrong_url
     query = f"?{urlencode({'shard': shard_name})}" if shard_name else ""
     try:
         with urllib3.PoolManager(retries=False, timeout=_DAEMON_WAIT_S) as pool:

@@ -228,6 +228,7 @@ class ShardLeader:
                 owners=self._owners_among(owners, shard.spec),
                 offers_shares=shard.has_reservations,
                 sharing=sharing_of(shard),
+                checks_queues=shard.spec.queue_use_policy,
             ),
             why_stale=why_stale,
             is_observing=how.observe,

@@ -199,6 +199,7 @@ def _options(shard: SchedulingShard, policy: Policy) -> dict[str, Any]:
         "workloads": policy.workloads,
         "stuck_after_s": policy.stuck_after_s,
         "sharing": Sharing(share_class=shard.share_class, least=shard.least_share),
+        "checks_queues": shard.spec.queue_use_policy,
     }
 
 

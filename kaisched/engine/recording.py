@@ -540,7 +540,8 @@ def _store(
     )
     pool, gpus = shard.spec.partition_label_value, shard.spec.gpu_resources
     names, table = recording.scheduler_names, policy.workloads
-    return restored(objects, state, names, pool, gpus, table)
+    checks = shard.spec.queue_use_policy
+    return restored(objects, state, names, pool, gpus, table, checks_queues=checks)
 
 
 def _pools(recorded: RecordedPools | None) -> PoolState | None:

@@ -548,6 +548,9 @@ SHARD_RULES: Final[Rules] = {
         "workloads": says(
             "Kinds of workload whose pods are grouped, beside those that are known.", maxItems=64
         ),
+        "queue_use_policy": says(
+            "Whether pods, owners and groups have to name one queue, which admission checks."
+        ),
         "owner_wait": says("How long a pod waits for an owner that cannot be read yet."),
         "resource_claims": says("Whether claims on devices are read and allocated."),
         "k_value": says("Strength of time-based fairness.", minimum=0, maximum=int(MAX_K)),

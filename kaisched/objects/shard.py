@@ -294,6 +294,9 @@ class ShardSpec(StrictWire, frozen=True, kw_only=True):
     """Kinds of workload whose pods are grouped, beside those that are known."""
     owner_wait: str | int | None = None
     """How long a pod waits for an owner that cannot be read yet; None for two minutes."""
+    queue_use_policy: bool = False
+    """Whether pods, owners and groups have to name one queue, for whose use an admission policy
+    asks their authors."""
     admits_all_projects: bool = False
     """Whether projects without a queue in this node pool count as queues with a quota of 0."""
     pool_dwell: str | int | None = None

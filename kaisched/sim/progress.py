@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self
 
 from kaisched.clock import monotonic_s
+from kaisched.text import visible
 from kaisched.view.history import MOST_FRAMES
 from kaisched.view.publisher import Publisher
 
@@ -44,7 +45,7 @@ class Bar:
 
         ``is_slow`` means that calls are rare, so that every call reads the clock.
         """
-        self._title = title
+        self._title = visible(title)
         self._begin_s = begin_s
         self._end_s = end_s
         self._is_wanted = sys.stderr.isatty() if is_wanted is None else is_wanted

@@ -20,6 +20,8 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TextIO
 
 import structlog
 
+from kaisched.text import visible, visible_text
+
 if TYPE_CHECKING:
     from collections.abc import Callable, MutableMapping
 
@@ -158,6 +160,7 @@ def configure_logs(
             _stamp(now_s, "timestamp" if is_text else "ts"),
             structlog.processors.format_exc_info,
             _mask,
+            *([_visible] if is_text else []),
             renderer,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(getattr(logging, level.upper())),
@@ -178,7 +181,7 @@ def _wants_colors(stream: TextIO) -> bool:
 
 
 def _as_json(event: object, **_: object) -> str:
-    return json.dumps(event, default=str, ensure_ascii=False)
+    return visible(json.dumps(event, default=str, ensure_ascii=False))
 
 
 def _stamp(now_s: Callable[[], float], key: str) -> Any:
@@ -188,6 +191,14 @@ def _stamp(now_s: Callable[[], float], key: str) -> Any:
         return {**first, **event}
 
     return stamp
+
+
+def _visible(_: object, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    """Write out what would steer the terminal; tracebacks keep their lines."""
+    return {
+        key: (visible_text if key == "exception" else visible)(it) if isinstance(it, str) else it
+        for key, it in event.items()
+    }
 
 
 def _mask(_: object, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:

@@ -13,7 +13,10 @@ from kaisched.cluster.kubernetes.client import Client
 from kaisched.cluster.kubernetes.pods import LEASE
 from kaisched.cluster.kubernetes.resources import SHARDS
 from kaisched.config.loading import load_settings
+from kaisched.daemon.doctor.cluster import QUEUE_USE
 from kaisched.engine.policy import build_policy
+from kaisched.objects import labels
+from kaisched.objects.gangs import WORKLOADS
 from kaisched.objects.load import load_text
 from kaisched_apiserver import ApiServer
 from kaisched_apiserver.playground import add_kai_kinds, kubeconfig_of
@@ -420,13 +423,68 @@ def test_a_variable_is_made_before_it_is_used(policy):
 
 @pytest.mark.fault("H113")
 def test_whoever_writes_work_is_asked_about_its_queue():
-    """Pods, pod groups and the owners that built-in controllers make pods from."""
+    """Whatever the label is on, and each template that controllers of Kubernetes make pods from."""
     asked = {
-        resource
+        f"{group}/{resource}"
         for policy in policies()
         if "queue-use" in policy["metadata"]["name"]
         for rule in policy["spec"]["matchConstraints"]["resourceRules"]
+        for group in rule["apiGroups"]
         for resource in rule["resources"]
     }
-    built_in = {"deployments", "replicasets", "statefulsets", "jobs", "cronjobs"}
-    assert asked == {"pods", "podgroups", *built_in}
+    own = {"*/*", "/pods", "scheduling.run.ai/podgroups"}
+    assert asked - own == {
+        f"{group}/{plural}" for group, plurals in TEMPLATES.items() for plural in plurals
+    }
+    of_table = {
+        (row.api_group, row.plural) for row in WORKLOADS if row.api_group in {"", *TEMPLATES}
+    }
+    assert all(plural in TEMPLATES[group] for group, plural in of_table)
+
+
+TEMPLATES = {
+    "": {"replicationcontrollers"},
+    "apps": {"daemonsets", "deployments", "replicasets", "statefulsets"},
+    "batch": {"cronjobs", "jobs"},
+}
+"""The kinds of Kubernetes that hold a template of pods, by group."""
+
+
+@pytest.mark.fault("H113")
+def test_the_label_of_a_queue_is_asked_about_on_every_kind():
+    """So on those of the table of workloads, and on those that shards and plugins add."""
+    (policy,) = (it for it in policies() if it["metadata"]["name"] == "kaisched-queue-use-labels")
+    constraints = policy["spec"]["matchConstraints"]
+    (wanted,) = constraints["objectSelector"]["matchExpressions"]
+    assert wanted == {"key": labels.QUEUE, "operator": "Exists"}
+    (rule,) = constraints["resourceRules"]
+    assert rule == {
+        "apiGroups": ["*"],
+        "apiVersions": ["*"],
+        "operations": ["CREATE", "UPDATE"],
+        "resources": ["*"],
+    }
+
+
+def test_the_doctor_knows_the_policies_of_queue_use():
+    names = {it["metadata"]["name"] for it in policies()}
+    assert {f"kaisched-queue-use-{it}" for it in QUEUE_USE} == {
+        it for it in names if "queue-use" in it
+    }
+
+
+@pytest.mark.fault("H113")
+def test_the_scheduler_is_told_that_queues_are_guarded():
+    (shard,) = read("kustomize/components/defaults/shard.yaml")
+    assert shard["spec"]["queueUsePolicy"] is False
+    text = (KUSTOMIZE / "components" / "queue-use" / "kustomization.yaml").read_text(
+        encoding="utf-8"
+    )
+    (patch,) = yaml.safe_load(text)["patches"]
+    assert patch["target"] == {"kind": "SchedulingShard"}
+    assert yaml.safe_load(patch["patch"]) == [
+        {"op": "add", "path": "/spec/queueUsePolicy", "value": True}
+    ]
+    for is_on in ("true", "false"):
+        (shard,) = of_kind(templated(f"queueUsePolicy.create={is_on}"), "SchedulingShard")
+        assert shard["spec"]["queueUsePolicy"] is (is_on == "true")

@@ -12,6 +12,9 @@ from structlog.testing import capture_logs
 
 from kaisched.cluster.kubernetes.access import Access
 from kaisched.cluster.kubernetes.client import MERGE, STRATEGIC, Client
+from kaisched.cluster.kubernetes.resources import find_gang_api
+from kaisched.objects.gangs import GANG_API, GANG_API_KIND, GANG_API_PLURAL, WORKLOADS
+from kaisched.objects.workloads import Workload
 from tests.chaos.claim_parts import (
     CLASS,
     DRIVER,
@@ -23,6 +26,7 @@ from tests.chaos.claim_parts import (
 from tests.deploy.manifests import ROOT, key_of, of_kind, written
 from tests.deploy.test_crds import CASES, LISTED, ours_in
 from tests.on_kubernetes.rig import KUBECONFIG, Rig, elected
+from tests.on_kubernetes.rig import definition as any_definition
 from tests.sharing.containers import VISIBLE
 from tests.waiting import until
 
@@ -184,10 +188,9 @@ def test_the_namespace_admits_the_pod_that_is_deployed(server):
 
 @pytest.fixture
 def person(server):
-    """Somebody who may make pods, and use the queue `theirs`."""
+    """Somebody who may make anything, and use the queue `theirs`."""
     rights = [
-        {"apiGroups": [""], "resources": ["pods"], "verbs": ["create"]},
-        {"apiGroups": ["batch"], "resources": ["jobs"], "verbs": ["create"]},
+        {"apiGroups": ["*"], "resources": ["*"], "verbs": ["create", "update"]},
         {
             "apiGroups": ["scheduling.run.ai"],
             "resources": ["queues"],
@@ -235,10 +238,128 @@ def test_a_queue_is_used_by_whom_it_is_given_to(person):
         "metadata": {"name": "j", "labels": {"kai.scheduler/queue": "others"}},
         "spec": {"template": template},
     }
-    may_not = "you may not use each of the queues others"
-    until(lambda: may_not in refusal(person(job)), what="taking the policy of jobs up")
+    until(lambda: "you may not use" in refusal(person(job)), what="taking the policy of jobs up")
     job["metadata"]["labels"]["kai.scheduler/queue"] = "theirs"
     assert person(job).is_done
+    member = {"name": "p", "annotations": {"pod-group-name": "g"}}
+    assert named in refusal(person({**pod("p"), "metadata": member}))
+    assert person(with_label(pod("p", "theirs"), "others")).code == 403
+
+
+KINDS = [
+    *WORKLOADS,
+    Workload(f"{GANG_API}/", GANG_API_PLURAL, GANG_API_KIND),
+    Workload("v1", "replicationcontrollers", "ReplicationController"),
+    Workload("apps/v1", "daemonsets", "DaemonSet"),
+    Workload("example.com/v1", "trainings", "Training"),
+]
+"""The rows of the table of workloads, kinds with templates that it has not, and one of a shard."""
+
+
+def with_label(obj, queue):
+    meta = {**obj["metadata"], "labels": {"kai.scheduler/queue": queue}}
+    return {**obj, "metadata": meta}
+
+
+@pytest.fixture(scope="module")
+def kinds(server):
+    """Every kind of the table is served, if need be by a definition that takes anything.
+
+    Kubernetes' own gangs are a matter of the server's flags.
+    """
+    made = []
+    for row in KINDS:
+        group, _, version = row.api_version.rpartition("/")
+        root = f"/apis/{row.api_version}" if group else f"/api/{row.api_version}"
+        path = f"{root}/{row.plural}"
+        if server.rig.ask("GET", path).is_done or group == GANG_API:
+            continue
+        body = any_definition(group, version, row.plural, row.kind, "Namespaced")
+        body["metadata"]["annotations"] = {"api-approved.kubernetes.io": "unapproved, for a test"}
+        assert server.create(body).is_done
+        made.append(body)
+        until(lambda p=path: server.rig.ask("GET", p).is_done, what=f"serving {path}")
+    yield
+    for body in made:
+        server.remove(body)
+
+
+@pytest.mark.fault("H113")
+@pytest.mark.parametrize("row", KINDS, ids=lambda it: f"{it.kind} {it.api_version}")
+@pytest.mark.usefixtures("kinds")
+def test_every_kind_that_names_a_queue_needs_the_right_to_it(server, person, row):
+    if row.api_group == GANG_API:
+        row = find_gang_api(server.rig.client) or pytest.skip(f"{GANG_API} serves no PodGroups")
+    obj = {
+        "apiVersion": row.api_version,
+        "kind": row.kind,
+        "metadata": {"name": "x"},
+        "spec": spec_of(row),
+    }
+    until(lambda: person(with_label(obj, "theirs")).is_done, what="taking the role up")
+    answer = person(with_label(obj, "others"))
+    assert answer.code == 403
+    assert "you may not use" in refusal(answer)
+    if not holds_template(row):
+        return
+    for scheduler in ("kaisched", "other"):
+        for at, queue in ((0, "others"), (-1, "others"), (0, "theirs"), (-1, "theirs")):
+            obj["spec"] = spec_of(row, scheduler)
+            meta = list(metas(obj["spec"]))[at].setdefault("labels", {})
+            meta["kai.scheduler/queue"] = queue
+            is_allowed = queue == "theirs"
+            answer = person(with_label(obj, "theirs"))
+            assert answer.is_done == is_allowed, (scheduler, at, queue, answer.text())
+            assert is_allowed or "you may not use each of the queues" in refusal(answer)
+
+
+def holds_template(row):
+    return row.api_group in {"", "apps", "batch"}
+
+
+def metas(spec):
+    """The metadata of the templates in a spec, the outermost first."""
+    outer = spec.get("jobTemplate") or spec["template"]
+    yield outer.setdefault("metadata", {})
+    if "jobTemplate" in spec:
+        yield spec["jobTemplate"]["spec"]["template"].setdefault("metadata", {})
+
+
+def spec_of(row, scheduler="kaisched"):
+    """The least spec that a kind of Kubernetes takes; others take anything."""
+    if not holds_template(row):
+        return {"schedulingPolicy": {"basic": {}}} if row.kind == GANG_API_KIND else {}
+    template = {
+        "metadata": {"labels": {"a": "b"}},
+        "spec": {"schedulerName": scheduler, "containers": [{"name": "main", "image": "none"}]},
+    }
+    if row.api_group == "batch":
+        template["spec"]["restartPolicy"] = "Never"
+        job = {"template": template}
+        return job if row.kind == "Job" else {"schedule": "0 0 * * *", "jobTemplate": {"spec": job}}
+    named = {"serviceName": "x"} if row.kind == "StatefulSet" else {}
+    selector = {"a": "b"} if not row.api_group else {"matchLabels": {"a": "b"}}
+    return {"selector": selector, "template": template, **named}
+
+
+@pytest.mark.fault("H113")
+def test_operators_may_leave_the_label_out(server, person):
+    """They make pods from an object that has the label; the scheduler looks at that."""
+    until(lambda: "name a queue" in refusal(person(pod("p"))), what="taking the policy up")
+    binding = {
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "ClusterRoleBinding",
+        "metadata": {"name": "test-operator"},
+        "subjects": [{"kind": "ServiceAccount", "name": "ann", "namespace": server.rig.namespace}],
+        "roleRef": {
+            "kind": "ClusterRole",
+            "name": "kaisched-use-all-queues",
+            "apiGroup": "rbac.authorization.k8s.io",
+        },
+    }
+    assert server.create(binding).is_done
+    until(lambda: person(pod("p")).is_done, what="taking the role up")
+    server.remove(binding)
 
 
 # -- the fence -----------------------------------------------------------------------------------

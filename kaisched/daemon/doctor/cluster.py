@@ -29,7 +29,7 @@ from kaisched.cluster.kubernetes.resources import (
     watched_kinds,
 )
 from kaisched.cluster.pods import leaving_of
-from kaisched.daemon.doctor import Finding, Served, failures, listed, named, of_binding
+from kaisched.daemon.doctor import Finding, Served, failures, listed, named
 from kaisched.daemon.pool_owners import shard_of_pool
 from kaisched.engine.policy import build_policy
 from kaisched.engine.shards import shards_in
@@ -294,27 +294,58 @@ def _groups(user: str) -> list[str]:
     ]
 
 
-_QUEUE_USE: Final = (
-    "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings"
-    "/kaisched-queue-use-pods"
-)
+_ABSENT: Final = 404
+_ADMISSION: Final = "/apis/admissionregistration.k8s.io/v1"
+QUEUE_USE: Final = ("cron-jobs", "labels", "pod-groups", "pods", "workloads")
+"""The policies that ask who may use a queue, each with a binding, named ``kaisched-queue-use-`` and
+this."""
 _QUEUE_USE_FIX: Final = (
     "helm upgrade --reuse-values --set queueUsePolicy.create=true, or with kustomize add"
     " components/queue-use; then grant users the verb use on the queue"
 )
 
 
+_QUEUE_USE_UNREAD: Final = (
+    "run the doctor as a user who may get validatingadmissionpolicies and their bindings"
+)
+
+
 def queue_use(visit: Visit) -> Iterator[Finding]:
-    """Look for the policy that lets only authorized users put work into a queue."""
-    check, fix = "queue use", _QUEUE_USE_FIX
-    text = "any user who may create pods may put them into any queue"
-    there = Finding(check, "ok", "only users with the verb use may put work into a queue")
-    missing = Finding(check, "warn", text, fix)
-    unknown = "any user may use any queue"
-    yield of_binding(visit, _QUEUE_USE, there=there, missing=missing, unknown=unknown)
+    """Look for all that lets only authorized users put work into a queue.
 
-
-_ABSENT: Final = 404
+    Those are the policies, with bindings that deny, and the word of each shard that pods count with
+    an owner or group of their own queue only.
+    """
+    check = "queue use"
+    found: dict[str, bool] = {}
+    for name in QUEUE_USE:
+        full = f"kaisched-queue-use-{name}"
+        answers = [
+            visit.client.call("GET", f"{_ADMISSION}/validatingadmission{kind}/{full}")
+            for kind in ("policies", "policybindings")
+        ]
+        odd = next((it for it in answers if not it.is_done and it.code != _ABSENT), None)
+        if odd is not None:
+            text = f"whether any user may use any queue is not known: {odd.text()}"
+            yield Finding(check, "warn", text, _QUEUE_USE_UNREAD)
+            return
+        spec = _json(answers[1]).get("spec", {}) if answers[1].is_done else {}
+        is_there = all(it.is_done for it in answers)
+        found[full] = is_there and "Deny" in (spec.get("validationActions") or ())
+    open_shards = [it.shard.name for it in visit.shards if not it.shard.spec.queue_use_policy]
+    if not any(found.values()):
+        text = "any user who may create pods may put them into any queue: queueUsePolicy is off"
+        yield Finding(check, "warn", text, _QUEUE_USE_FIX)
+    elif not all(found.values()):
+        gaps = named(name for name, is_there in found.items() if not is_there)
+        text = f"any user may use any queue in what these policies are for: {gaps}"
+        yield Finding(check, "warn", f"{text} (absent, or not Deny)", _QUEUE_USE_FIX)
+    elif open_shards:
+        text = f"pods count in the queue of any owner or group they name: {named(open_shards)}"
+        fix = "set queueUsePolicy: true in the spec of each shard, beside the policies"
+        yield Finding(check, "warn", f"{text} without queueUsePolicy", fix)
+    else:
+        yield Finding(check, "ok", "only users with the verb use may put work into a queue")
 
 
 def policies(visit: Visit) -> Iterator[Finding]:

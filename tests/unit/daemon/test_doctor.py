@@ -12,6 +12,7 @@ from kaisched.cluster.kubernetes.client import MERGE, Client
 from kaisched.config.loading import load_settings
 from kaisched.daemon.doctor import Finding, Visit, named
 from kaisched.daemon.doctor import examine as rounds
+from kaisched.daemon.doctor.cluster import QUEUE_USE
 from kaisched.daemon.doctor.examine import examine
 from kaisched.objects.labels import GPU_CONFIG_MAP, format_time
 from kaisched_apiserver import ApiServer, Rule
@@ -543,7 +544,11 @@ def test_the_command_is_json_and_its_code_says_whether_something_failed(run, hea
 
 # -- who may use a queue -------------------------------------------------------------------------
 
-POLICY = "admissionregistration.k8s.io", "v1", "validatingadmissionpolicybindings"
+ADMISSION = "admissionregistration.k8s.io", "v1"
+POLICIES = {
+    "validatingadmissionpolicies": "ValidatingAdmissionPolicy",
+    "validatingadmissionpolicybindings": "ValidatingAdmissionPolicyBinding",
+}
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
 
@@ -551,21 +556,55 @@ DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 def test_queues_that_anybody_may_use_are_told_with_what_closes_them(healthy):
     (finding,) = of(found(healthy), "queue use")
     assert finding.level == "warn"
-    assert finding.text == "any user who may create pods may put them into any queue"
+    text = "any user who may create pods may put them into any queue: queueUsePolicy is off"
+    assert finding.text == text
     assert "--set queueUsePolicy.create=true" in finding.fix
 
 
-def test_queues_with_the_policy_are_well(healthy):
-    body = definition(*POLICY, "ValidatingAdmissionPolicyBinding", "Cluster")
-    must(healthy, "POST", DEFINITIONS, body)
-    path = f"/apis/{'/'.join(POLICY)}"
-    kind = {"apiVersion": "/".join(POLICY[:2]), "kind": "ValidatingAdmissionPolicyBinding"}
-    name = {"metadata": {"name": "kaisched-queue-use-pods"}}
-    until(lambda: client_of(healthy).call("GET", path).is_done)
-    must(healthy, "POST", path, {**kind, **name, "spec": {}})
+def has_policies(server, *names, actions=("Deny",)):
+    """Serve the kinds of admission policies, and those of these names."""
+    for plural, kind in POLICIES.items():
+        body = definition(*ADMISSION, plural, kind, "Cluster")
+        client_of(server).call("POST", DEFINITIONS, body=body)
+        path = f"/apis/{'/'.join(ADMISSION)}/{plural}"
+        until(lambda p=path: client_of(server).call("GET", p).is_done)
+        head = {"apiVersion": "/".join(ADMISSION), "kind": kind}
+        for name in names:
+            meta = {"name": f"kaisched-queue-use-{name}"}
+            must(
+                server,
+                "POST",
+                path,
+                {**head, "metadata": meta, "spec": {"validationActions": actions}},
+            )
+
+
+@pytest.mark.fault("H113")
+def test_queues_with_all_policies_and_shards_that_know_are_well(healthy):
+    has_policies(healthy, *QUEUE_USE)
+    shard(healthy, "default", queueUsePolicy=True)
     assert texts(found(healthy), "queue use", "ok") == [
         "only users with the verb use may put work into a queue"
     ]
+
+
+@pytest.mark.fault("H113")
+def test_a_way_past_the_policies_of_queue_use_is_told(healthy):
+    """One that an older version did not have, one that only audits, a shard that does not know."""
+    has_policies(healthy, *(it for it in QUEUE_USE if it != "labels"))
+    has_policies(healthy, "labels", actions=("Audit",))
+    shard(healthy, "default", queueUsePolicy=True)
+    (finding,) = of(found(healthy), "queue use", "warn")
+    assert "these policies are for: kaisched-queue-use-labels (absent, or not Deny)" in finding.text
+    path = (
+        f"/apis/{'/'.join(ADMISSION)}/validatingadmissionpolicybindings/kaisched-queue-use-labels"
+    )
+    patch = {"spec": {"validationActions": ["Deny"]}}
+    assert client_of(healthy).call("PATCH", path, body=patch, content_type=MERGE).is_done
+    assert of(found(healthy), "queue use", "warn") == []
+    shard(healthy, "gold", "gold")
+    (finding,) = of(found(healthy), "queue use", "warn")
+    assert finding.text.endswith("group they name: gold without queueUsePolicy")
 
 
 @pytest.mark.fault("D70")
