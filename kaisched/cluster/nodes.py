@@ -129,6 +129,10 @@ class NodeRows:
             self._card_sizes = (min(sizes), max(sizes)) if sizes else (0, 0)
         return self._card_sizes
 
+    def gpus_of(self, name: str) -> int:
+        """Return how many whole GPUs a node offers, which pods may share or not."""
+        return self._node[name].allocatable.get("gpu", 0) // GPU_UNIT
+
     def cards(self) -> tuple[IntVec, IntVec]:
         """``(N,)`` GPUs that pods may share, and the MiB of each; 1 where that is unknown."""
         if self._cards is None:

@@ -24,8 +24,10 @@ from kaisched.core.devices import LEAST_SHARE, DeviceDemand
 from kaisched.errors import ObjectError
 from kaisched.objects import labels
 from kaisched.objects.gpus import (
+    Groups,
     Reservation,
     ShareClaim,
+    groups_of,
     lookup_of,
     reservation_of,
     share_claim_of,
@@ -106,6 +108,11 @@ class Ours:
     def may_place(self, pod: Pod) -> bool:
         """Tell whether the store places a pod, or has placed it."""
         return pod.spec.scheduler_name in self.schedulers and self.has(pod.metadata)
+
+    def may_share(self, pod: Pod) -> bool:
+        """Tell whether a pod may have shares of GPUs: this scheduler or KAI-Scheduler binds it."""
+        name = pod.spec.scheduler_name
+        return name in self.schedulers or name == labels.KAI_SCHEDULER
 
 
 _MOST_REQUIREMENTS: Final = 1_000
@@ -237,6 +244,8 @@ def _devices(pod: Pod, ours: Ours) -> DeviceDemand | None:
         return None
     if labels.is_reservation(pod.metadata):
         return DeviceDemand(is_reservation=True)
+    if not ours.may_share(pod):
+        return None
     try:
         share = share_of(pod, ours.gpu_resources)
     except ObjectError:
@@ -491,7 +500,9 @@ class PodRow:
     scheduling_group: str = ""
     """Name of the group of Kubernetes' own gang API; empty for none."""
     cards: tuple[str, ...] = ()
-    """The groups of the cards it shares, as far as its object says."""
+    """The groups of the cards it shares, as far as its object says and may be believed."""
+    groups_fault: str = ""
+    """What is amiss with the groups that it names."""
     gpus: tuple[str, ...] = ()
     """The UUIDs of these cards' GPUs, likewise."""
     lookup: str = ""
@@ -517,7 +528,9 @@ def pod_row(pod: Pod, ours: Ours) -> PodRow:
     fault, sharing = _fault_of(pod, ours), ours.sharing
     order_priority = None
     request: Mapping[str, int] = {}
-    lookup = ""
+    groups, lookup = Groups(), ""
+    if spec.node_name and ours.offers_shares:
+        groups = groups_of(pod, gpu_names, may_share=ours.may_share(pod))
     try:
         order_priority = labels.task_priority_of(meta)
         labels.node_types_of(meta)
@@ -556,7 +569,8 @@ def pod_row(pod: Pod, ours: Ours) -> PodRow:
         mark=_mark(pod),
         scheduling_group=spec.scheduling_group.pod_group_name if spec.scheduling_group else "",
         leaving=leaving_of(meta),
-        cards=labels.gpu_groups_of(meta) if spec.node_name and ours.offers_shares else (),
+        cards=groups.names,
+        groups_fault=groups.fault,
         gpus=labels.gpus_of(meta) if spec.node_name and sharing.has_reservations else (),
         lookup=lookup,
         reservation=reservation_of(pod) if sharing.has_reservations else None,

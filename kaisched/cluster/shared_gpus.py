@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Container, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from enum import Enum, auto
@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from kaisched.cluster.columns import set_or_drop
 from kaisched.cluster.nodes import NodeRows
 from kaisched.cluster.rows import ShapeRows, TaskRows
 from kaisched.core.axis import GPU, HOLDING_STATES, RowVec, TaskState
@@ -50,6 +51,8 @@ class SharedCards:
         self._reservation_of: dict[str, Reservation] = {}
         self._held: dict[Card, set[str]] = defaultdict(set)
         self._changed: set[Card] = set()
+        self._faults: dict[str, str] = {}
+        self._untold: set[str] = set()
 
     # -- what is told ----------------------------------------------------------------------------
 
@@ -68,6 +71,12 @@ class SharedCards:
         for group in use.groups:
             self._users[Card(use.node, group)].add(key)
             self.look_again(Card(use.node, group))
+
+    def record_fault(self, key: str, fault: str) -> None:
+        """Note what is amiss with the groups that a pod names; empty for nothing."""
+        if fault != self._faults.get(key, ""):
+            set_or_drop(self._faults, key, fault or None)
+            (self._untold.add if fault else self._untold.discard)(key)
 
     def handle(self, found: Reservation) -> None:
         """Take in a reservation pod that came or changed."""
@@ -105,6 +114,15 @@ class SharedCards:
     def uses_of(self, card: Card) -> list[Use]:
         """Return how pods use a card."""
         return [self._use_of[key] for key in sorted(self._users.get(card, ()))]
+
+    def faults(self) -> Mapping[str, str]:
+        """Return what is amiss with the groups that pods name, by pod."""
+        return self._faults
+
+    def reserved(self) -> Counter[str]:
+        """Return how many GPUs of each node reservation pods hold, or have still."""
+        found = self._reservation_of.values()
+        return Counter(it.card.node for it in found if it.stage is not Stage.ENDED)
 
     def is_known(self, card: Card) -> bool:
         """Tell whether a pod uses a card, or a reservation pod is there for it."""
@@ -151,6 +169,11 @@ class SharedCards:
         """Return the cards of which something has changed since this was asked last."""
         changed, self._changed = self._changed, set()
         return changed
+
+    def untold_faults(self) -> dict[str, str]:
+        """Return what is amiss with groups and was not asked for yet, by pod."""
+        untold, self._untold = self._untold, set()
+        return {key: self._faults[key] for key in sorted(untold)}
 
     def to_release(self, card: Card) -> Iterator[Reservation]:
         """Yield the reservation pods of a card that hold no GPU which is in use.

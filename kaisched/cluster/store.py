@@ -341,6 +341,7 @@ class StateStore:
             # Also pods whose request is invalid here: what they use is not for others.
             use = Use(facts.sent.node_of(pod), cards, pod.gpus, not pod.node) if cards else None
             facts.sharing.record_use(pod.key, use)
+        facts.sharing.record_fault(pod.key, pod.groups_fault)
 
     def _with_volumes(self, pod: PodRow) -> PodRow:
         """Return a pod with what its claims demand; others that want the same are looked at too."""
@@ -366,6 +367,7 @@ class StateStore:
         pod, member = self.pods.pop(key)
         self.facts.drop(key, is_over=is_over)
         self.facts.sharing.record_use(key, None)
+        self.facts.sharing.record_fault(key, "")
         self.rows.retire_task(self.rows.row_of_task(key))
         self.members.leave(key, member, is_over=is_over)
         if pod.uid in self.members.dependents:
@@ -541,7 +543,9 @@ class StateStore:
 
     def problems(self) -> list[Problem]:
         """Return what is wrong with the objects, by kind and name."""
-        return self.declared.problems(self.members.faults())
+        groups = self.facts.sharing.faults().items()
+        found = [Problem(Pod.KIND, pod, text) for pod, text in groups]
+        return sorted([*self.declared.problems(self.members.faults()), *found])
 
     def snapshot(self) -> Snapshot:
         """Freeze the present state; the same object while nothing happened."""

@@ -28,7 +28,7 @@ from kaisched.objects.devices import (
     ResourceClaimSpec,
     ResourceClaimTemplate,
 )
-from kaisched.objects.labels import GPU_GROUP, RESERVATION, is_reservation
+from kaisched.objects.labels import GPU_GROUP, LABEL_VALUE, RESERVATION, is_reservation
 from kaisched.objects.node import Node
 from kaisched.objects.pod import Pod
 from kaisched.objects.shard import GPU_RESOURCES
@@ -54,6 +54,8 @@ _NUMBER: Final = re.compile(
 _WHOLE: Final = re.compile(r"\+?[0-9]{1,9}", re.ASCII)
 _MILLIONTHS: Final = 1_000_000
 _MPS: Final = "mps"
+_MOST_CARDS: Final = 1000
+"""No machine has more."""
 _KEYS: Final = (labels.GPU_FRACTION, labels.GPU_MEMORY, labels.GPU_FRACTION_DEVICES)
 
 
@@ -100,6 +102,9 @@ def share_of(
     key = labels.GPU_MEMORY if fraction is None else labels.GPU_FRACTION
     _check_rest(pod, key, gpu_resources, is_claim=is_claim)
     count = 1 if cards is None else _whole(pod, labels.GPU_FRACTION_DEVICES, cards)
+    if count > _MOST_CARDS:
+        what = f"no node has more than {_MOST_CARDS:,} GPUs"
+        raise _fault(pod, labels.GPU_FRACTION_DEVICES, what, "ask for fewer")
     if fraction is not None:
         return Share(_fraction(pod, fraction), 0, count)
     return Share(0, _whole(pod, labels.GPU_MEMORY, memory or ""), count)
@@ -161,6 +166,61 @@ def _fault(pod: Pod, key: str, what: str, fix: str) -> ObjectError:
     return ObjectError(
         what, path=join_path("metadata", field, key), value=asked_text(pod, key), fix=fix
     )
+
+
+# -- which groups of cards count -------------------------------------------------------------------
+
+
+class Groups(NamedTuple):
+    """The groups of cards that count for a pod, and what is amiss with those that it names."""
+
+    names: tuple[str, ...] = ()
+    fault: str = ""
+
+
+def groups_of(pod: Pod, gpu_resources: Sequence[str], *, may_share: bool) -> Groups:
+    """Return the groups of cards that a pod on a node uses.
+
+    Anybody who may make pods may write any names on them. So they count only on a pod with a valid
+    request for a share, and no more than the GPUs it asks for. What else it asks for does not
+    matter: another scheduler may have bound it.
+
+    Args:
+        pod: the pod.
+        gpu_resources: names that count as whole GPUs.
+        may_share: whether this scheduler or KAI-Scheduler binds the pod.
+
+    """
+    named = labels.gpu_groups_of(pod.metadata)
+    if not named or is_reservation(pod.metadata):
+        return Groups(named[:1])
+    if not may_share:
+        what = f"no GPU was given to a pod of scheduler {pod.spec.scheduler_name}"
+        return Groups((), _groups_fault(pod, named, what))
+    try:
+        share = share_of(pod, gpu_resources, is_claim=True)
+    except ObjectError:
+        share = None
+    if share is None:
+        what = "no GPU was given to a pod without a valid request for a share"
+        return Groups((), _groups_fault(pod, named, what))
+    valid = tuple(filter(LABEL_VALUE.fullmatch, named))
+    if len(valid) < len(named):
+        what = "groups that are no label values do not count"
+        return Groups(valid[: share.cards], _groups_fault(pod, named, what))
+    if len(named) > share.cards:
+        counts = f"{share.cards} GPUs" if share.cards > 1 else "1 GPU"
+        what = f"the pod asks for {counts}, more groups do not count"
+        return Groups(named[: share.cards], _groups_fault(pod, named, what))
+    return Groups(named)
+
+
+def _groups_fault(pod: Pod, named: tuple[str, ...], what: str) -> str:
+    is_noted = labels.GPU_GROUPS in pod.metadata.annotations
+    field, key = ("annotations", labels.GPU_GROUPS) if is_noted else ("labels", GPU_GROUP)
+    value = named[0] if len(named) == 1 else f"{len(named):,} groups"
+    fix = "remove it: the scheduler writes it when it binds a pod"
+    return str(ObjectError(what, path=join_path("metadata", field, key), value=value, fix=fix))
 
 
 # -- shares that are claims ------------------------------------------------------------------------
@@ -494,7 +554,6 @@ _PRODUCT: Final = "nvidia.com/gpu.product"
 _IN_BYTES: Final = 1 << 20
 """No GPU has so many MiB: such a number is in bytes."""
 _MOST_DIGITS: Final = 18
-_MOST_CARDS: Final = 1000
 
 
 def card_mib_of(node: Node) -> int:

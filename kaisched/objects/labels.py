@@ -69,6 +69,8 @@ GPU_GROUP: Final = "runai-gpu-group"
 ``runai-gpu-group/<group>`` for each."""
 GPU_CONFIG_MAP: Final = f"{_RUNAI}/{_LOOKUP}"
 """On pods that KAI-Scheduler's webhook has changed: where their containers look up their GPU."""
+KAI_SCHEDULER: Final = "kai-scheduler"
+"""What pods of KAI-Scheduler name as their scheduler."""
 RESERVATION: Final = "kai-resource-reservation"
 """Namespace, and label ``app``, of the pods that hold shared GPUs for KAI-Scheduler."""
 PREEMPTION_DELAY: Final = "kai.scheduler/preemption-delay"
@@ -215,7 +217,7 @@ def task_priority_of(meta: ObjectMeta) -> int | None:
 
 
 def gpu_groups_of(meta: ObjectMeta) -> tuple[str, ...]:
-    """Return the groups of the cards that a pod shares, as far as its object says."""
+    """Return the groups of cards that a pod names; whoever may write the pod may write any."""
     noted = meta.annotations.get(GPU_GROUPS)
     if noted is not None:
         return tuple(dict.fromkeys(filter(None, noted.split(","))))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -367,6 +368,8 @@ REFUSED_S: Final = 5.0
 """Pause after a deletion was refused."""
 _RENEW_S, _RENEW_MOST_S = 0.5, 4.0
 """Pauses before a card is reserved again that got another GPU, the first and the longest."""
+_MOST_NAMES: Final = 10
+"""Pods that a line of the log names."""
 _GRACE_S: Final = 1
 """How long the agent may take to end."""
 
@@ -382,6 +385,8 @@ class ReservationBackend:
         """UIDs of reservation pods whose deletion is being sent."""
         self._renewals: dict[Card, tuple[float, float]] = {}
         """When each card may be reserved again, and the pause after that."""
+        self._full: set[str] = set()
+        """Pods of which it was said that their nodes have no GPU left to reserve."""
 
     def step(self, bind: Bind, writers: Writers, store: StateStore) -> BindStep | None:
         """Return what a bind with cards needs first: their reservation pods."""
@@ -412,6 +417,10 @@ class ReservationBackend:
         changed = sharing.changed()
         self._to_look_at |= changed
         works: list[Work] = []
+        lost: list[Card] = []
+        if faults := sharing.untold_faults():
+            pods, (err, *_) = [*faults][:_MOST_NAMES], faults.values()
+            writers.log.warning("gpu_groups_ignored", pods=pods, number=len(faults), err=err)
         for card in sorted(self._to_look_at):
             if not store.rows.nodes.is_known(card.node):
                 # Pods of others on it are not counted, so nothing is known of its users. What has
@@ -428,9 +437,10 @@ class ReservationBackend:
                 pods = sharing.users_of(card)
                 writers.log.warning("gpu_not_reserved", node=card.node, group=card.group, pods=pods)
             if sharing.is_to_renew(card):
-                self._renew(card, writers, works)
+                lost.append(card)
             elif state is CardState.OPEN:
                 self._renewals.pop(card, None)
+        works += self._renew(lost, writers, store)
         return works
 
     def _release(self, it: Reservation, writers: Writers, store: StateStore) -> Work:
@@ -444,13 +454,39 @@ class ReservationBackend:
 
         return ReleaseWork(writers, it, ended)
 
-    def _renew(self, card: Card, writers: Writers, works: list[Work]) -> None:
-        """Reserve a card again, later each time: the device plugin may give another GPU."""
-        self._to_look_at.add(card)
-        due_s, pause_s = self._renewals.get(card, (0.0, _RENEW_S))
-        if monotonic_s() >= due_s:
-            self._renewals[card] = monotonic_s() + pause_s, min(2 * pause_s, _RENEW_MOST_S)
-            works.append(RenewWork(self._maker(writers), card))
+    def _renew(
+        self, lost: Sequence[Card], writers: Writers, store: StateStore
+    ) -> Iterable[RenewWork]:
+        """Reserve cards again, each later every time: the device plugin may give another GPU.
+
+        A node has no more reservation pods than GPUs, so made-up groups cost no more than that;
+        which card has waited for longest comes first.
+        """
+        sharing = store.facts.sharing
+        self._full &= {pod for card in lost for pod in sharing.users_of(card)}
+        if not lost:
+            return
+        self._to_look_at.update(lost)
+        now_s, nodes, reserved = monotonic_s(), store.rows.nodes, sharing.reserved()
+        plans = {card: self._renewals.get(card, (0.0, _RENEW_S)) for card in lost}
+        reserved.update(card.node for card, (due_s, _) in plans.items() if due_s > now_s)
+        full = defaultdict[str, set[str]](set)
+        for card in sorted(lost, key=lambda card: (plans[card], card)):
+            due_s, pause_s = plans[card]
+            if due_s > now_s:
+                continue
+            if reserved[card.node] >= nodes.gpus_of(card.node):
+                full[card.node].update(sharing.users_of(card))
+                continue
+            reserved[card.node] += 1
+            self._renewals[card] = now_s + pause_s, min(2 * pause_s, _RENEW_MOST_S)
+            yield RenewWork(self._maker(writers), card)
+        for node, pods in full.items():
+            if new := pods - self._full:
+                self._full |= new
+                why = "reservation pods hold all GPUs of the node, or are about to"
+                told = sorted(new)[:_MOST_NAMES]
+                writers.log.warning("gpu_not_renewed", node=node, why=why, pods=told)
 
 
 def _told(bind: Bind, store: StateStore) -> Told | None:

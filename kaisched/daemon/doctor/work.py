@@ -33,14 +33,24 @@ from kaisched.framework.report.reach import reaches
 from kaisched.objects.decode import BadObject, decode_object
 from kaisched.objects.devices import DeviceClass as ClassObject
 from kaisched.objects.devices import DeviceTaintRule, ResourceClaim, ResourceSlice
-from kaisched.objects.gpus import MEMORY, Card, Stage, can_share, card_mib_of, reservation_of
+from kaisched.objects.gpus import (
+    MEMORY,
+    Card,
+    Stage,
+    can_share,
+    card_mib_of,
+    groups_of,
+    reservation_of,
+)
 from kaisched.objects.labels import (
     DEFAULT_QUEUE,
     GPU_CONFIG_MAP,
+    GPU_GROUP,
+    GPU_GROUPS,
+    KAI_SCHEDULER,
     NODE_POOL,
     QUEUE_PROJECT,
     RESERVATION,
-    gpu_groups_of,
     is_reservation,
     node_pool_of,
 )
@@ -52,6 +62,7 @@ from kaisched.units import format_amount
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Set as AbstractSet
 
     from kaisched.core.claims.model import Taken
     from kaisched.core.claims.offer import Pool
@@ -305,7 +316,9 @@ def gpu_sharing(visit: Visit) -> Iterator[Finding]:
         found += _of_nodes(shard.name, nodes, shard.spec.gpu_resources)
     every = [it for it in listed if isinstance(it, Pod)]
     pods = [it for it in every if it.spec.node_name]
-    found += [*_of_pods(pods), *_of_lookups(visit, sharing, every)]
+    resources = {name for shard in sharing for name in shard.spec.gpu_resources}
+    schedulers = {*visit.settings.scheduler_names, KAI_SCHEDULER}
+    found += [*_of_pods(pods, schedulers, sorted(resources)), *_of_lookups(visit, sharing, every)]
     yield from found
     if not found:
         number = sum(is_reservation(pod.metadata) for pod in pods)
@@ -363,26 +376,37 @@ def _offers(node: Node, resources: Sequence[str]) -> bool:
     return any(str(amounts.get(name, "0")) != "0" for name in resources)
 
 
-def _of_pods(pods: Sequence[Pod]) -> Iterator[Finding]:
-    """Name reservation pods that tell no GPU, and pods whose GPU nothing holds."""
-    held, silent = set(), []
-    for pod in pods:
-        it = reservation_of(pod)
-        if it is None or it.stage is not Stage.HOLDS:
-            continue
-        held.add(it.card)
-        if not it.gpu:
-            silent.append(pod.name)
+def _of_pods(
+    pods: Sequence[Pod], schedulers: AbstractSet[str], resources: Sequence[str]
+) -> Iterator[Finding]:
+    """Name reservation pods that tell no GPU, and pods whose GPU nothing holds, or that have none.
+
+    Args:
+        pods: on nodes.
+        schedulers: whose pods may share GPUs.
+        resources: names that count as whole GPUs.
+
+    """
+    reservations = [it for it in map(reservation_of, pods) if it and it.stage is Stage.HOLDS]
+    silent = [it.key.partition("/")[2] for it in reservations if not it.gpu]
     if silent:
         text = f"{len(silent)} reservation pods tell no GPU yet: {named(silent)}"
         fix = f"see why the agent does not run: kubectl -n {RESERVATION} describe pods"
         yield Finding(_SHARING, "warn", text, fix)
+    users = [
+        (pod, groups_of(pod, resources, may_share=pod.spec.scheduler_name in schedulers))
+        for pod in pods
+        if not is_reservation(pod.metadata) and pod.status.phase not in _ENDED
+    ]
+    if amiss := [pod.key for pod, groups in users if groups.fault]:
+        text = f"{len(amiss)} pods name groups of GPUs that no scheduler gave them: {named(amiss)}"
+        fix = f"these do not count; remove {GPU_GROUP} and {GPU_GROUPS} from them"
+        yield Finding(_SHARING, "warn", text, fix)
+    held = {it.card for it in reservations}
     lost = [
         pod.key
-        for pod in pods
-        if not is_reservation(pod.metadata)
-        and pod.status.phase not in _ENDED
-        and any(Card(pod.spec.node_name, it) not in held for it in gpu_groups_of(pod.metadata))
+        for pod, groups in users
+        if any(Card(pod.spec.node_name, it) not in held for it in groups.names)
     ]
     if lost:
         text = f"{len(lost)} pods use a GPU that no reservation pod holds: {named(lost)}"

@@ -209,7 +209,7 @@ def _was_over(take: _Take, giver: int, taker: int) -> Iterator[str]:
 
 
 def _gives_parts(take: _Take, giver: int) -> bool:
-    """Tell whether only parts of GPUs beyond quotas go, for a claim within its quota (R36)."""
+    """Tell whether only parts of GPUs beyond quotas go, for a claim within its quota (R37)."""
     tree, quota, has = take.moves.fair_tree, take.deserved[GPU], take.held[GPU]
     if has[take.queue] + take.asked[GPU, take.queue] > quota[take.queue]:
         return False

@@ -1,4 +1,4 @@
-"""Who may reclaim, from whom, and which units together: R18 to R22, R32, R34 and R36."""
+"""Who may reclaim, from whom, and which units together: R18 to R22, R32, R34 and R37."""
 
 from __future__ import annotations
 
@@ -282,7 +282,7 @@ def _give_way(bounds: Bounds, held: Amounts, claim: Claim, mine: int, siblings: 
     return np.asarray(shares.exceeds_any(theirs, quota) | ~below)
 
 
-# Parts of GPUs above a quota give way to whole GPUs within quota: rule R36. A part keeps its GPU
+# Parts of GPUs above a quota give way to whole GPUs within quota: rule R37. A part keeps its GPU
 # from all whole pods, however little of it counts.
 
 _PARTS = "proportion.parts"

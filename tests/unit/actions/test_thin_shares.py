@@ -1,4 +1,4 @@
-"""Parts of GPUs count at least so much, and give way to whole GPUs within quota (V2, R36)."""
+"""Parts of GPUs count at least so much, and give way to whole GPUs within quota (V2, R37)."""
 
 from dataclasses import replace
 
@@ -74,11 +74,13 @@ DEPARTMENTS = (
 )
 
 
+@pytest.mark.fault("I136")
 def test_a_hundredth_of_each_of_eight_gpus_counts_as_two_fifths_of_one():
     store = Cluster((node(),), FLAT, (share("thin", "mine", 0.01, *GROUPS),)).store()
     assert store.snapshot().allocated[GPU].tolist() == [400, 0]
 
 
+@pytest.mark.fault("I136")
 @pytest.mark.parametrize("queues", [FLAT, DEPARTMENTS], ids=["flat", "departments"])
 @pytest.mark.parametrize("budget", [(), ("thin-0",)], ids=["", "budget"])
 def test_a_thin_share_above_its_quota_gives_way_to_a_gpu_within_quota(queues, budget):

@@ -4,8 +4,10 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
-from kaisched.cluster.kubernetes.gpu_reservations import ReservationBackend
+from kaisched.cluster.kubernetes import gpu_reservations
+from kaisched.cluster.kubernetes.gpu_reservations import RenewWork, ReservationBackend
 from kaisched.cluster.pods import Sharing
 from kaisched.cluster.shared_gpus import CardState
 from kaisched.cluster.store import StateStore
@@ -15,12 +17,13 @@ from kaisched.objects.decode import decode_object
 from kaisched.objects.gpus import UUID, Card, reservation_name
 from kaisched.objects.labels import GPU_CONFIG_MAP
 from kaisched.objects.node import Node
-from kaisched.objects.pod import Pod
+from kaisched.objects.pod import Pod, PodResourceClaim
 from kaisched.objects.queue import Queue
 from kaisched.objects.shard import GpuSharing
 
 NAMESPACE = "kai-resource-reservation"
 CARD = Card("n0", "x")
+HALF = {"gpu-fraction": "0.5"}
 
 
 @pytest.fixture
@@ -125,11 +128,121 @@ def test_a_pod_that_has_ended_uses_nothing_and_one_that_leaves_does(store, phase
     assert released(store) == ["r"]
 
 
-def test_a_pod_whose_request_makes_no_sense_here_uses_its_card_all_the_same(store):
-    meta = {"runai_gpu_group": "x"}
-    store.upsert_pod(pod("odd", "others", notes={"gpu-fraction": "7"}, **meta))
+def test_a_pod_that_asks_for_more_than_is_judged_here_uses_its_card_all_the_same(store):
+    odd = pod("odd", "team", notes=HALF, runai_gpu_group="x")
+    claims = [PodResourceClaim(name="nic")]
+    store.upsert_pod(replace(odd, spec=replace(odd.spec, resource_claims=claims)))
     reservation(store)
     assert released(store) == []
+    assert not [it for it in store.problems() if "runai-gpu-group" in it.text]
+
+
+# -- names that anybody may write ------------------------------------------------------------------
+
+
+@pytest.mark.fault("I137")
+@pytest.mark.parametrize(
+    ("namespace", "notes", "why"),
+    [
+        ("others", {}, "no GPU was given to a pod of scheduler default-scheduler"),
+        ("others", HALF, "no GPU was given to a pod of scheduler default-scheduler"),
+        ("team", {}, "no GPU was given to a pod without a valid request for a share"),
+        ("team", {"gpu-fraction": "7"}, "no GPU was given to a pod without a valid request"),
+        ("team", HALF | {"gpu-fraction-num-devices": "1001"}, "without a valid request"),
+    ],
+)
+def test_a_label_on_a_pod_without_a_share_closes_no_gpu(store, namespace, notes, why):
+    store.upsert_pod(pod("odd", namespace, notes=notes, runai_gpu_group="x"))
+    table = store.snapshot().nodes.cards
+    assert table is None or not (table.is_blind.any() or table.tasks.any())
+    assert (store.facts.sharing.users_of(CARD), renewed(store)) == ([], [])
+    (problem,) = (it for it in store.problems() if "runai-gpu-group" in it.text)
+    assert (problem.kind, problem.name) == ("Pod", f"{namespace}/odd")
+    assert why in problem.text
+    reservation(store)
+    assert released(store) == ["r"]
+    store.remove_pod(f"{namespace}/odd")
+    assert store.problems() == []
+
+
+@pytest.mark.fault("I137")
+def test_of_three_thousand_groups_of_a_pod_count_as_many_as_it_asks_for(store):
+    groups = [f"g{at:04}" for at in range(3000)]
+    hoard(store, groups, {"gpu-fraction-num-devices": "2"})
+    assert renewed(store) == groups[:2]
+    (problem,) = store.problems()
+    assert problem.name == "team/hoard"
+    assert "the pod asks for 2 GPUs, more groups do not count" in problem.text
+    assert "3,000 groups" in problem.text
+
+
+@pytest.mark.fault("I137")
+def test_a_node_has_no_more_reservation_pods_than_gpus(store, clock):
+    """It has two. Cards take turns: none waits for ever, however many names are made up."""
+    groups = [f"g{at:04}" for at in range(1000)]
+    hoard(store, groups, {"gpu-fraction-num-devices": "1000"})
+    user(store, "a", group="y", gpu="GPU-9")
+    backend, told = ReservationBackend(GpuSharing(image="agent"), ["nvidia.com/gpu"]), []
+    assert renewed(store, backend, told) == ["g0000", "g0001"]
+    full = [it for it in told if it[0] == "gpu_not_renewed"]
+    assert [(it["node"], it["pods"]) for _, it in full] == [("n0", ["team/a", "team/hoard"])]
+    told.clear()
+    assert renewed(store, backend, told) == []  # they are under way
+    clock.now_s += 1
+    assert renewed(store, backend, told) == ["g0002", "g0003"]
+    assert told == []  # once is enough
+    reservation(store, "r1", group="g0000", renewed=True)
+    reservation(store, "r2", group="g0001", renewed=True)
+    clock.now_s += 100
+    assert renewed(store, backend) == []  # they hold both GPUs
+    reservation(store, "r1", group="g0000", renewed=True, phase="Failed")
+    assert renewed(store, backend) == ["g0004"]
+
+
+@pytest.mark.fault("I137")
+def test_what_is_amiss_with_groups_is_told_once_a_cycle_with_names_of_pods(store):
+    for at in range(20):
+        store.upsert_pod(pod(f"odd-{at:02}", "others", runai_gpu_group="x"))
+    backend, told = ReservationBackend(GpuSharing(image="agent"), ["nvidia.com/gpu"]), []
+    renewed(store, backend, told)
+    ((event, fields),) = told
+    assert (event, fields["number"], fields["pods"][0]) == (
+        "gpu_groups_ignored",
+        20,
+        "others/odd-00",
+    )
+    assert "runai-gpu-group" in fields["err"]
+    store.upsert_pod(pod("odd-00", "others", runai_gpu_group="x"))
+    renewed(store, backend, told)
+    assert len(told) == 1
+
+
+def test_groups_that_no_label_may_have_do_not_count(store):
+    hoard(store, ["a b", "x"], {"gpu-fraction-num-devices": "2"})
+    assert renewed(store) == ["x"]
+    assert "no label values" in store.problems()[0].text
+
+
+def hoard(store, groups, notes):
+    uuids = ",".join(f"GPU-{it}" for it in range(len(groups)))
+    told = {"kaisched.io/gpu-groups": ",".join(groups), "kaisched.io/gpu-uuids": uuids}
+    store.upsert_pod(pod("hoard", "team", notes=HALF | told | notes))
+
+
+def renewed(store, backend=None, told=None):
+    """Return the groups for which a cycle's upkeep makes reservation pods."""
+    told = [] if told is None else told
+    log = SimpleNamespace(warning=lambda event, **fields: told.append((event, fields)))
+    backend = backend or ReservationBackend(GpuSharing(image="agent"), ["nvidia.com/gpu"])
+    works = backend.upkeep((), SimpleNamespace(log=log), store)
+    return [it.card.group for it in works if isinstance(it, RenewWork)]
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    clock = SimpleNamespace(now_s=1000.0)
+    monkeypatch.setattr(gpu_reservations, "monotonic_s", lambda: clock.now_s)
+    return clock
 
 
 def test_a_reservation_that_is_about_to_go_takes_no_more_shares(store):

@@ -642,10 +642,11 @@ SHARES = {"gpuSharing": {"image": "agent"}}
 HELD = "kai-resource-reservation"
 
 
-def shared_pod(server, name, namespace, node, **meta):
+def shared_pod(server, name, namespace, node, scheduler="kai-scheduler", **meta):
+    spec = {"schedulerName": scheduler, "nodeName": node}
     body = {
         "metadata": {"name": name, **meta},
-        "spec": {"nodeName": node, "containers": [{"name": "main", "image": "none"}]},
+        "spec": spec | {"containers": [{"name": "main", "image": "none"}]},
     }
     must(server, "POST", f"/api/v1/namespaces/{namespace}/pods", body)
 
@@ -690,12 +691,24 @@ def test_reservation_pods_and_pods_without_them_are_named(healthy):
     shard(healthy, "default", **SHARES)
     add_namespace(healthy, HELD)
     group = {"runai-gpu-group": "x"}
-    shared_pod(healthy, "a", "kaisched", "gpu-node-1", labels=group)
+    half = {"gpu-fraction": "0.5"}
+    shared_pod(healthy, "a", "kaisched", "gpu-node-1", labels=group, annotations=half)
     assert texts(found(healthy), "gpu sharing", "warn") == [
         "1 pods use a GPU that no reservation pod holds: kaisched/a"
     ]
     shared_pod(healthy, "r", HELD, "gpu-node-1", labels=group | {"app": HELD})
     assert texts(found(healthy), "gpu sharing", "warn") == ["1 reservation pods tell no GPU yet: r"]
+
+
+@pytest.mark.fault("I137")
+def test_pods_are_named_that_name_groups_which_no_scheduler_gave_them(healthy):
+    shard(healthy, "default", **SHARES)
+    group = {"runai-gpu-group": "x"}
+    shared_pod(healthy, "a", "kaisched", "gpu-node-1", labels=group)
+    shared_pod(healthy, "b", "kaisched", "gpu-node-1", "default-scheduler", labels=group)
+    assert texts(found(healthy), "gpu sharing", "warn") == [
+        "2 pods name groups of GPUs that no scheduler gave them: kaisched/a, kaisched/b"
+    ]
 
 
 def test_pods_are_named_that_look_up_their_gpu_where_nobody_writes_it(healthy):
