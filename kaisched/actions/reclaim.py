@@ -69,7 +69,7 @@ class _Reclaiming(Evicting):
         # A job that gained pods in this cycle, perhaps by evictions, is not moved in it.
         may &= session.ledger.job_active[running] <= jobs.active[running]
         losers = np.unique(victim_list.victims.job[victim_list.places])
-        both = VictimList(session, losers, running[may])
+        both = VictimList(session, losers, running[may], self._protected(demand.claim))
         moving = Moving(self._relocation.settle, most, must_evict=True)
         found = self._search.move(demand, both, moving)
         return found if isinstance(found, Plan) else None

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from kaisched.framework.plugins.asking import Questions
 from kaisched.framework.plugins.plugin import PluginSetting
 from kaisched.objects.gangs import KNOWN
-from kaisched.objects.shard import MAX_EVICTIONS_PER_CYCLE
+from kaisched.objects.shard import BUDGETS_WITHIN_FAIR_SHARE, MAX_EVICTIONS_PER_CYCLE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -58,6 +58,9 @@ class Policy:
     """After so many evictions a cycle begins no further one; the next goes on at once."""
     evictions_per_hour: int = -1
     """The most pods that may be evicted in any hour; 0 for none ever, -1 for no bound."""
+    disruption_budgets: str | float = BUDGETS_WITHIN_FAIR_SHARE
+    """When disruption budgets hold against jobs that evict: ``always``, ``withinQuota``,
+    ``withinFairShare``; or for so many seconds that the job waits."""
     allows_consolidating_reclaim: bool = True
     """Whether victims of reclaim and preempt may find another place in the same plan."""
 
