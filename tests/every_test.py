@@ -1,4 +1,4 @@
-"""What is global to all tests, those of plugins included: examples of laws, checked cycles, and logs.
+"""What all tests share, those of plugins included: examples of laws, checked cycles, and logs.
 
 A law is looked at with the same examples in every run and on every machine, so that a red test is
 about the change in it. ``make fuzz`` looks for new examples. A law that is slow has fewer of them
