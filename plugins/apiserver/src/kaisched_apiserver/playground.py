@@ -17,6 +17,7 @@ from typing import Any, Final, NamedTuple
 import yaml
 
 from kaisched.errors import ConfigError
+from kaisched.files import replace_file
 from kaisched_apiserver.controllers import Controllers
 from kaisched_apiserver.kubelets import AGENT, Kubelets
 from kaisched_apiserver.server import ApiServer
@@ -343,7 +344,7 @@ def _start_scheduler(kubeconfig: Path, view_port: int) -> subprocess.Popen[bytes
 
 def _write(path: Path, text: str) -> None:
     try:
-        path.write_text(text, encoding="utf-8")
+        replace_file(path, text.encode())
     except OSError as wrong:
         raise ConfigError(
             f"cannot be written: {wrong.strerror or wrong}",
