@@ -1,4 +1,4 @@
-"""What is global to all tests, those of plugins included: the examples of laws, and checked cycles.
+"""What all tests share, those of plugins included: examples of laws, checked cycles, and logs.
 
 A law is looked at with the same examples in every run and on every machine, so that a red test is
 about the change in it. ``make fuzz`` looks for new examples. A law that is slow has fewer of them
@@ -11,6 +11,8 @@ lacks those who look after gangs and queues.
 
 import functools
 
+import pytest
+import structlog
 from hypothesis import HealthCheck, settings
 from hypothesis.internal.conjecture import providers
 
@@ -54,3 +56,10 @@ settings.load_profile("fixed")
 # that has nothing to do with the law. There is no setting for it.
 assert callable(providers.is_local_module_file), "hypothesis calls it something else now"
 providers.is_local_module_file = lambda path: False
+
+
+@pytest.fixture(autouse=True)
+def logs_of_its_own():
+    """Forget where a command that ran in this process writes its logs: a file that is closed."""
+    yield
+    structlog.reset_defaults()

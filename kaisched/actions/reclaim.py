@@ -58,7 +58,7 @@ class _Reclaiming(Evicting):
         session = self._session
         policy, jobs, job = session.policy, session.jobs, demand.claim.job
         most = policy.max_consolidation_preemptees
-        if not policy.allows_consolidating_reclaim or not most or session.ask.orders_victims:
+        if not policy.allows_consolidating_reclaim or most == 0 or session.ask.orders_victims:
             return None  # a policy's order does not say which victims go along with moves
         first = victim_list.places[:_LOOKED_AT]
         codes = victim_list.judged(demand.claim, first, np.arange(len(first)))
@@ -69,7 +69,7 @@ class _Reclaiming(Evicting):
         # A job that gained pods in this cycle, perhaps by evictions, is not moved in it.
         may &= session.ledger.job_active[running] <= jobs.active[running]
         losers = np.unique(victim_list.victims.job[victim_list.places])
-        both = VictimList(session, losers, running[may])
+        both = VictimList(session, losers, running[may], self._protected(demand.claim))
         moving = Moving(self._relocation.settle, most, must_evict=True)
         found = self._search.move(demand, both, moving)
         return found if isinstance(found, Plan) else None

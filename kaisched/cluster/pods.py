@@ -20,7 +20,7 @@ from kaisched.core.constraints import (
     SpreadRule,
     Toleration,
 )
-from kaisched.core.devices import DeviceDemand
+from kaisched.core.devices import LEAST_SHARE, DeviceDemand
 from kaisched.errors import ObjectError
 from kaisched.objects import labels
 from kaisched.objects.gpus import (
@@ -72,6 +72,8 @@ class Sharing(NamedTuple):
     """Whether ConfigMaps are written in which pods look up their GPU."""
     share_class: str = ""
     """The class of devices of which shares of GPUs are claims; empty where they are none."""
+    least: int = LEAST_SHARE
+    """Thousandths of a GPU that a part of one counts at least in its queue."""
 
 
 NO_SHARING: Final = Sharing()
@@ -79,7 +81,8 @@ NO_SHARING: Final = Sharing()
 
 def sharing_of(shard: SchedulingShard) -> Sharing:
     """Return how shares of GPUs reach the hardware in a shard."""
-    return Sharing(shard.has_reservations, shard.writes_lookups, shard.share_class)
+    said = shard.has_reservations, shard.writes_lookups, shard.share_class
+    return Sharing(*said, shard.least_share)
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,7 +241,8 @@ def _devices(pod: Pod, ours: Ours) -> DeviceDemand | None:
         share = share_of(pod, ours.gpu_resources)
     except ObjectError:
         return None  # its job is refused
-    return share and DeviceDemand(share.fraction, share.memory_mib, share.cards)
+    least = ours.sharing.least
+    return share and DeviceDemand(share.fraction, share.memory_mib, share.cards, least=least)
 
 
 def claims_of(pod: Pod) -> tuple[tuple[str, bool], ...]:

@@ -97,7 +97,7 @@ class StateStore:
         self.volumes = Volumes()
         self.aversion = Aversion()
         self.device_claims = DeviceClaims(
-            lambda pod: self.members.of(pod).job, gpu_resources, sharing.share_class
+            lambda pod: self.members.of(pod).job, gpu_resources, sharing.share_class, sharing.least
         )
         self.declared = Declared()
         if sharing.has_reservations:

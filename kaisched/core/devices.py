@@ -1,7 +1,8 @@
 """GPUs that pods share: their table, the order in which they are filled, and what shares count.
 
 Until a pod that asks for memory of a GPU has a node, it counts in its queue by the smallest GPU of
-the cluster. On a node it counts by the GPU of that node, which is never more (rule V2).
+the cluster. On a node it counts by the GPU of that node, which is never more (rule V2). A part
+counts at least so much of each GPU as a shard says: however thin, it keeps the GPU from whole pods.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 CARD: Final = 1_000_000
 """Millionths: a fraction of a card is a whole number of them."""
 THOUSANDTH: Final = CARD // 1000
+LEAST_SHARE: Final = 50
+"""Thousandths of a GPU that a part counts at least in its queue, unless a shard says otherwise."""
 
 
 class DeviceDemand(NamedTuple):
@@ -38,6 +41,8 @@ class DeviceDemand(NamedTuple):
     """The pod holds a card for the pods of its group, and no part of the card."""
     legacy_slices: int = 0
     """MIG slices that a running pod has taken by annotation, unseen by the device plugin."""
+    least: int = LEAST_SHARE
+    """Thousandths of a GPU that its part of each card counts at least in its queue."""
 
     @property
     def is_share(self) -> bool:
@@ -74,7 +79,8 @@ class DeviceDemand(NamedTuple):
             part = min(self.memory_mib * CARD // card_mib, CARD) if card_mib else 0
             if not part:
                 return 0
-        return max((part + THOUSANDTH // 2) // THOUSANDTH, 1) * self.cards if part else 0
+        milli = max((part + THOUSANDTH // 2) // THOUSANDTH, 1, self.least)
+        return milli * self.cards if part else 0
 
 
 class ShareSpread(NamedTuple):
@@ -295,6 +301,8 @@ class MemoryCharges:
     """MiB of each card; 0 for a shape that asks for no memory."""
     cards: IntVec
     """How many cards."""
+    least: IntVec
+    """Thousandths of a GPU that a part of a card counts at least."""
     least_mib: int
     """The smallest card of the cluster."""
     most_mib: int
@@ -306,12 +314,13 @@ class MemoryCharges:
         ``size`` has the MiB of their cards. One that is unknown counts as the smallest.
         """
         memory, cards = self.memory_mib.take(shape), self.cards.take(shape)
+        least = self.least.take(shape)
         size = np.minimum(np.maximum(size, self.least_mib), self.most_mib)
-        return (_milli(memory, self.least_mib) - _milli(memory, size)) * cards
+        return (_milli(memory, self.least_mib, least) - _milli(memory, size, least)) * cards
 
     def like(self, shapes: RowVec) -> MemoryCharges:
         """Return the columns of these shapes."""
-        columns = self.memory_mib.take(shapes), self.cards.take(shapes)
+        columns = self.memory_mib.take(shapes), self.cards.take(shapes), self.least.take(shapes)
         return MemoryCharges(*columns, self.least_mib, self.most_mib)
 
 
@@ -319,16 +328,17 @@ def memory_charges(
     demands: Iterable[DeviceDemand | None], least_mib: int, most_mib: int
 ) -> MemoryCharges:
     """Return what shapes with these demands count."""
-    of_shape = [(0, 1) if it is None else (it.memory_mib, it.cards) for it in demands]
-    memory, cards = np.array(of_shape, np.int64).reshape(-1, 2).T
-    return MemoryCharges(memory, cards, least_mib, most_mib)
+    of_shape = [(0, 1, 0) if it is None else (it.memory_mib, it.cards, it.least) for it in demands]
+    memory, cards, least = np.array(of_shape, np.int64).reshape(-1, 3).T
+    return MemoryCharges(memory, cards, least, least_mib, most_mib)
 
 
-def _milli(memory_mib: IntVec, card_mib: IntVec | int) -> IntVec:
+def _milli(memory_mib: IntVec, card_mib: IntVec | int, least: IntVec) -> IntVec:
     """``(K,)`` what :meth:`DeviceDemand.milli_gpus` says of one card, for many at once."""
     part = np.minimum(memory_mib * CARD // card_mib, CARD)
-    nearest: IntVec = np.maximum((part + THOUSANDTH // 2) // THOUSANDTH, part > 0)
-    return nearest
+    nearest = np.maximum((part + THOUSANDTH // 2) // THOUSANDTH, 1)
+    counted: IntVec = np.maximum(nearest, least) * (part > 0)
+    return counted
 
 
 class World(Protocol):

@@ -256,7 +256,8 @@ TEXTS: Final[dict[int, RefusalText]] = {
     Refusal.DISRUPTION_BUDGET: RefusalText(
         "DisruptionBudget",
         "the work that would make room is protected by a disruption budget",
-        "Wait, or let the PodDisruptionBudget allow more disruptions.",
+        "Wait, or let the PodDisruptionBudget allow more disruptions, or the shard's"
+        " `disruptionBudgets` protect less.",
         is_freeable=True,
     ),
     Refusal.TAKING_TURNS: RefusalText(

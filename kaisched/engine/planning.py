@@ -198,7 +198,7 @@ def _options(shard: SchedulingShard, policy: Policy) -> dict[str, Any]:
         "gpu_resources": shard.spec.gpu_resources,
         "workloads": policy.workloads,
         "stuck_after_s": policy.stuck_after_s,
-        "sharing": Sharing(share_class=shard.share_class),
+        "sharing": Sharing(share_class=shard.share_class, least=shard.least_share),
         "checks_queues": shard.spec.queue_use_policy,
     }
 

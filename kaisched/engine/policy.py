@@ -41,6 +41,7 @@ from kaisched.objects.shard import (
     map_arguments,
     map_plugin,
     read_args,
+    read_disruption_budgets,
 )
 from kaisched.objects.wire import ObjectMeta
 from kaisched.units import UnitError, parse_duration
@@ -348,14 +349,26 @@ def _settings(spec: ShardSpec, file: str, errors: Collector) -> dict[str, Any]:
     with errors.collecting():
         try:
             given.update(read_args(spec.args))
-            if spec.owner_wait is not None:
-                given["owner_wait_s"] = parse_duration(spec.owner_wait)
         except ObjectError as error:
             raise ConfigError(
                 error.message, file=file, path=error.path, value=error.value, fix=error.fix
             ) from None
-        except UnitError as error:  # reported already, as a fault of the shard
-            raise ConfigError(str(error), file=file, path="spec.ownerWait", fix=error.fix) from None
+    told: list[tuple[str, object, str, Callable[[Any], object]]] = [
+        ("ownerWait", spec.owner_wait, "owner_wait_s", parse_duration),
+        (
+            "disruptionBudgets",
+            spec.disruption_budgets,
+            "disruption_budgets",
+            read_disruption_budgets,
+        ),
+    ]
+    for key, value, field_name, read in told:
+        with errors.collecting():
+            try:
+                given |= {} if value is None else {field_name: read(value)}
+            except UnitError as error:  # reported already, as a fault of the shard
+                path = join_path("spec", key)
+                raise ConfigError(str(error), file=file, path=path, fix=error.fix) from None
     return given
 
 

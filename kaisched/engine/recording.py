@@ -530,7 +530,12 @@ def _store(
         has_volumes=recording.has_volumes,
         offers_shares=recording.offers_shares,
         pools=_pools(recording.pools),
-        sharing=Sharing(recording.has_reservations, recording.writes_lookups, shard.share_class),
+        sharing=Sharing(
+            recording.has_reservations,
+            recording.writes_lookups,
+            shard.share_class,
+            shard.least_share,
+        ),
         claims=recording.claims,
         past={job: JobPast(it.started_s, it.evicted_s) for job, it in recording.past.items()},
     )

@@ -60,3 +60,5 @@ class Evict:
     """What entitles the beneficiary, a word of the policy; else the action."""
     step: int = field(compare=False, default=-1)
     """The place in the result's steps of the claim that it is for; -1 for none."""
+    ignores_budget: bool = False
+    """The pod goes though a disruption budget may refuse its eviction: it does not hold for it."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from kaisched.framework.plugins.asking import Questions
 from kaisched.framework.plugins.plugin import PluginSetting
 from kaisched.objects.gangs import KNOWN
-from kaisched.objects.shard import MAX_EVICTIONS_PER_CYCLE
+from kaisched.objects.shard import BUDGETS_WITHIN_FAIR_SHARE, MAX_EVICTIONS_PER_CYCLE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -51,12 +51,16 @@ class Policy:
     """No job waits for a pod that has been in deletion for so long; negative for ever."""
     owner_wait_s: float = 120.0
     """How long a pod waits for an owner of a known kind that the watch has not delivered yet."""
-    max_consolidation_preemptees: int = 16
-    """The most jobs that are moved to make room for one; 0 for none, -1 for no bound."""
+    max_consolidation_preemptees: int | None = None
+    """The most jobs that are moved to make room for one; 0 for none, -1 for no bound, None for two
+    for each pod that starts, and at most 16."""
     max_evictions_per_cycle: int = MAX_EVICTIONS_PER_CYCLE
     """After so many evictions a cycle begins no further one; the next goes on at once."""
     evictions_per_hour: int = -1
     """The most pods that may be evicted in any hour; 0 for none ever, -1 for no bound."""
+    disruption_budgets: str | float = BUDGETS_WITHIN_FAIR_SHARE
+    """When disruption budgets hold against jobs that evict: ``always``, ``withinQuota``,
+    ``withinFairShare``; or for so many seconds that the job waits."""
     allows_consolidating_reclaim: bool = True
     """Whether victims of reclaim and preempt may find another place in the same plan."""
 

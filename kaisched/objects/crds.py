@@ -42,6 +42,7 @@ from kaisched.objects.queue import (
     QueueSpec,
 )
 from kaisched.objects.shard import (
+    BUDGETS,
     CLASS_NAME,
     GPU_RESOURCES,
     MAX_K,
@@ -533,6 +534,13 @@ SHARD_RULES: Final[Rules] = {
             minimum=1,
             maximum=INT32_MAX,
         ),
+        "disruption_budgets": says(
+            "When PodDisruptionBudgets hold against jobs that evict: always, withinQuota,"
+            " withinFairShare (if left out), or for a duration that the job waits.",
+            minLength=1,
+            maxLength=80,
+            pattern=f"^({'|'.join(BUDGETS)}|0|[+]?{_STEPS})$",
+        ),
         "admits_all_projects": says("Whether projects without a queue here may use idle room."),
         "pool_dwell": says("How long a job with a list of pools waits here first; 10s."),
         "pool_patience": says("How much longer it waits here until it may evict here; 0s."),
@@ -549,6 +557,9 @@ SHARD_RULES: Final[Rules] = {
         "plugins": says("By name; a higher priority comes first.", maxProperties=128),
         "actions": says("By name; a higher priority comes first.", maxProperties=16, **_ACTIONS),
         "gpu_sharing": says("Lets pods share GPUs; without it, pods that ask for a share wait."),
+        "least_gpu_share": says(
+            "How much of a GPU a part of one counts at least in its queue.", minimum=0, maximum=1
+        ),
         "gpu_resources": says(
             "Resource names that count whole GPUs.",
             minItems=1,

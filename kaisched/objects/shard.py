@@ -202,6 +202,14 @@ class PlacementStrategy(StrictWire, frozen=True, kw_only=True):
     cpu: Placement | None = None
 
 
+BUDGETS_ALWAYS: Final = "always"
+BUDGETS_WITHIN_FAIR_SHARE: Final = "withinFairShare"
+BUDGETS: Final = (BUDGETS_ALWAYS, "withinQuota", BUDGETS_WITHIN_FAIR_SHARE)
+
+
+LEAST_GPU_SHARE: Final = 0.05
+
+
 class MinRuntime(StrictWire, frozen=True, kw_only=True):
     """How long a job is protected after its start, unless its queue says otherwise."""
 
@@ -279,6 +287,9 @@ class ShardSpec(StrictWire, frozen=True, kw_only=True):
     """Most pods evicted in any hour; 0 for no evictions, None for no bound."""
     max_evictions_per_cycle: int | None = None
     """After so many evictions a cycle begins no further one; None for what is sent in 4 s."""
+    disruption_budgets: str | None = None
+    """When PodDisruptionBudgets hold against jobs that evict: ``always``, ``withinQuota``,
+    ``withinFairShare`` (also for None), or until the job has waited for a duration."""
     workloads: list[WorkloadKind] = []
     """Kinds of workload whose pods are grouped, beside those that are known."""
     owner_wait: str | int | None = None
@@ -296,6 +307,8 @@ class ShardSpec(StrictWire, frozen=True, kw_only=True):
     """``idleFirst``: a job with a list may evict here only after it was refused in every pool."""
     gpu_sharing: GpuSharing | None = None
     """How pods share GPUs; None: pods that ask for a share wait."""
+    least_gpu_share: int | float = LEAST_GPU_SHARE
+    """How much of a GPU a part of one counts at least in its queue."""
     resource_claims: bool = False
     """Whether claims on devices are allocated on a cluster; without it their pods wait."""
     gpu_resources: list[str] = msgspec.field(default_factory=lambda: list(GPU_RESOURCES))
@@ -314,6 +327,16 @@ class SchedulingShard(KubernetesObject, frozen=True, kw_only=True):
     def share_class(self) -> str:
         """The class of devices of which shares of GPUs are claims; empty where they are none."""
         return "" if self.spec.gpu_sharing is None else self.spec.gpu_sharing.device_class
+
+    @property
+    def least_share(self) -> int:
+        """Thousandths of a GPU that a part of one counts at least in its queue."""
+        return round(1000 * self.spec.least_gpu_share)
+
+    @property
+    def deletes_victims(self) -> bool:
+        """Whether victims may go past their disruption budgets."""
+        return self.spec.disruption_budgets != BUDGETS_ALWAYS
 
     @property
     def has_reservations(self) -> bool:
@@ -393,6 +416,25 @@ def read_args(args: Mapping[str, Any]) -> dict[str, Any]:
     return fields
 
 
+# -- when disruption budgets hold ------------------------------------------------------------------
+
+
+def read_disruption_budgets(value: object) -> str | float:
+    """Return when disruption budgets hold: a word, or for how many seconds.
+
+    Raises:
+        UnitError: it is neither.
+
+    """
+    if isinstance(value, str) and value in BUDGETS:
+        return value
+    try:
+        return parse_duration(value)
+    except UnitError as error:
+        words = ", ".join(BUDGETS)
+        raise UnitError(str(error), f"write {words}, or a duration such as 30m") from None
+
+
 # -- checks ----------------------------------------------------------------------------------------
 
 MAX_K: Final = 1e6
@@ -414,6 +456,10 @@ def shard_faults(shard: SchedulingShard) -> Iterator[Fault]:
         )
     yield from _k_faults(spec.k_value)
     yield from _gpu_faults(spec.gpu_resources)
+    least = spec.least_gpu_share
+    if not (math.isfinite(least) and 0 <= least <= 1):
+        fix = "write a part of a GPU from 0 to 1, such as 0.05"
+        yield Fault(("spec", "leastGpuShare"), "out of range", least, fix)
     if spec.gpu_sharing is not None:
         yield from _sharing_faults(spec, spec.gpu_sharing)
     yield from _plugin_faults(spec)
@@ -555,6 +601,9 @@ def _eviction_faults(spec: ShardSpec) -> Iterator[Fault]:
     if most is not None and not 1 <= most <= INT32_MAX:
         fix = f"write at least 1, or leave it out for {MAX_EVICTIONS_PER_CYCLE}"
         yield Fault(("spec", "maxEvictionsPerCycle"), "out of range", most, fix)
+    if spec.disruption_budgets is not None:
+        path: Path = ("spec", "disruptionBudgets")
+        yield from unit_faults(path, spec.disruption_budgets, read_disruption_budgets)
 
 
 def _priority_faults(path: Path, priority: int | None) -> Iterator[Fault]:

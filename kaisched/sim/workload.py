@@ -7,7 +7,7 @@ while the replay runs: an endless backlog adds jobs as others start.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from fractions import Fraction
 from typing import Final
@@ -201,6 +201,17 @@ def workload_of(trace: Trace, size: ClusterSize, quota: QuotaMode) -> Workload:
 def kind_of(gpus: int, most: int) -> JobKind:
     """Return the kind of a job with so many GPUs, on nodes of at most ``most`` GPUs."""
     return JobKind(tuple(pod_of(number) for number in pods_of(gpus, most)))
+
+
+def with_least_share(kind: JobKind, milli: int) -> JobKind:
+    """Return a kind whose parts of GPUs count at least so many thousandths of each."""
+    return replace(
+        kind,
+        pods=tuple(
+            pod if pod.devices is None else replace(pod, devices=pod.devices._replace(least=milli))
+            for pod in kind.pods
+        ),
+    )
 
 
 def pod_of(gpus: float, cards: int = 1) -> PodKind:

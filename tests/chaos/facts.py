@@ -5,7 +5,7 @@ Amounts are read here a second time, on purpose: the checker shares no line with
 
 import re
 from dataclasses import dataclass
-from decimal import Decimal
+from decimal import Decimal, Overflow
 
 OURS = "kaisched"
 GPU = "nvidia.com/gpu"
@@ -39,9 +39,12 @@ def job_of(name):
 
 
 def amount(text):
-    """Read a quantity as the churn writes it."""
+    """Read a quantity as the churn writes it; one beyond all numbers, of others, is endless."""
     digits = str(text).rstrip("KMGTikm")
-    return Decimal(digits) * _FACTORS[str(text)[len(digits) :]]
+    try:
+        return Decimal(digits) * _FACTORS[str(text)[len(digits) :]]
+    except Overflow:
+        return Decimal("Infinity")
 
 
 @dataclass(frozen=True, slots=True)

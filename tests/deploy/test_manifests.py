@@ -139,7 +139,7 @@ def test_a_volume_for_one_node_is_for_one_pod():
 def test_every_file_that_kustomize_has_is_in_the_chart():
     all_on = templated(
         *("namespace.create=true", "queueUsePolicy.create=true", "quotaPolicy.create=true"),
-        *("rbac.deletePods=true", "rbac.readKueue=true", "rbac.allocateClaims=true"),
+        *("rbac.readKueue=true", "rbac.allocateClaims=true"),
         *("gpuSharing.create=true", "gpuEnvironment.create=true"),
         "gpuConfigMaps.create=true",
         *("rbac.makeShareTemplates=true", "gpuClaims.create=true"),

@@ -49,7 +49,7 @@ def strict_priority() -> type:
 
 @cache
 def policy(name: str, action: str) -> Policy:
-    """Return a policy with allocate and one action that takes."""
+    """Return a policy with allocate and one action that takes; any number of jobs may move."""
     plugins = {}
     if name != "default":
         plugins = {
@@ -62,7 +62,7 @@ def policy(name: str, action: str) -> Policy:
         "minRuntime": {"reclaimMinRuntime": runtime, "preemptMinRuntime": runtime},
     }
     more = [strict_priority()] if name == "strict-priority" else []
-    return policy_of(shard, more, ("allocate", action))
+    return replace(policy_of(shard, more, ("allocate", action)), max_consolidation_preemptees=-1)
 
 
 class _Dice:

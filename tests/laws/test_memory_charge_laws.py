@@ -23,11 +23,16 @@ HOLDING = (TaskState.BINDING, TaskState.BOUND, TaskState.RUNNING, TaskState.RELE
 MIB = st.integers(1, 3_000_000)
 
 
-@given(st.integers(0, 3_000_000), st.integers(1, 8), st.lists(MIB, min_size=2, max_size=5))
-def test_what_many_shapes_count_is_what_each_counts(memory_mib, cards, sizes):
-    demand = DeviceDemand(0, memory_mib, cards)
+@given(
+    st.integers(0, 3_000_000),
+    st.integers(1, 8),
+    st.integers(0, 1000),
+    st.lists(MIB, min_size=2, max_size=5),
+)
+def test_what_many_shapes_count_is_what_each_counts(memory_mib, cards, floor, sizes):
+    demand = DeviceDemand(0, memory_mib, cards, least=floor)
     least, most = min(sizes), max(sizes)
-    columns = np.array([memory_mib]), np.array([cards])
+    columns = np.array([memory_mib]), np.array([cards]), np.array([floor])
     by_card = MemoryCharges(*columns, least, most)
     shape = np.zeros(len(sizes), np.int64)
     saved = [demand.milli_gpus(least) - demand.milli_gpus(size) for size in sizes]

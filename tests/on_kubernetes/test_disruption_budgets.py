@@ -1,5 +1,6 @@
 """Disruption budgets end to end: the search asks for what the server will grant, the first time."""
 
+import msgspec
 import pytest
 
 from kaisched_apiserver.connection import Fault
@@ -29,6 +30,16 @@ def cluster(rig, server):
     return rig
 
 
+@pytest.fixture
+def always(tmp_path):
+    """A shard in which budgets protect borrowed GPUs too."""
+    kind = {"apiVersion": "kai.scheduler/v1", "kind": "SchedulingShard"}
+    file = tmp_path / "shard.yaml"
+    shard = {**kind, "metadata": {"name": "default"}, "spec": {"disruptionBudgets": "always"}}
+    file.write_bytes(msgspec.yaml.encode(shard))
+    return [file]
+
+
 def guard(cluster, name, pods, *, at_least):
     path = f"/apis/policy/v1/namespaces/{cluster.namespace}/poddisruptionbudgets"
     only = {"matchExpressions": [{"key": "app", "operator": "In", "values": pods}]}
@@ -54,27 +65,27 @@ def evicted(cluster):
     return {line["pod"].partition("/")[2] for line in events(cluster, "pod_evicted")}
 
 
-def test_reclaim_takes_another_pod_than_the_protected_one_at_once(cluster, server):
+def test_reclaim_takes_another_pod_than_the_protected_one_at_once(cluster, server, always):
     guard(cluster, "guard", ["p3", "p2"], at_least=2)
-    cluster.start().wait_leading()
+    cluster.start(always).wait_leading()
     cluster.gang("w", "b", 2)
     cluster.wait_placed("w-0", "w-1")
     assert evicted(cluster) == {"p0", "p1"}
     assert refused(server) == []
 
 
-def test_a_budget_gives_one_pod_and_the_rest_comes_from_elsewhere(cluster, server):
+def test_a_budget_gives_one_pod_and_the_rest_comes_from_elsewhere(cluster, server, always):
     guard(cluster, "guard", ["p3", "p2"], at_least=1)
-    cluster.start().wait_leading()
+    cluster.start(always).wait_leading()
     cluster.gang("w", "b", 2)
     cluster.wait_placed("w-0", "w-1")
     assert evicted(cluster) == {"p3", "p1"}
     assert refused(server) == []
 
 
-def test_a_claim_waits_with_the_reason_until_the_budget_is_gone(cluster, server):
+def test_a_claim_waits_with_the_reason_until_the_budget_is_gone(cluster, server, always):
     guard(cluster, "guard", ["p0", "p1", "p2", "p3"], at_least=4)
-    cluster.start().wait_leading()
+    cluster.start(always).wait_leading()
     cluster.pod("w", "b")
     until(lambda: "disruption budget" in cluster.condition("w").get("message", ""))
     assert refused(server) == []
@@ -82,6 +93,19 @@ def test_a_claim_waits_with_the_reason_until_the_budget_is_gone(cluster, server)
     cluster.must("DELETE", path)
     cluster.wait_placed("w")
     assert evicted(cluster) == {"p3"}
+
+
+def test_budgets_of_a_tenant_do_not_keep_what_it_has_borrowed(cluster, server):
+    """Two of the four are borrowed; the other two stay, whatever queue b still wants."""
+    guard(cluster, "guard", ["p0", "p1", "p2", "p3"], at_least=4)
+    cluster.start().wait_leading()
+    cluster.gang("w", "b", 2)
+    cluster.wait_placed("w-0", "w-1")
+    assert evicted(cluster) == {"p2", "p3"}
+    assert "disruption budget does not hold" in events(cluster, "pod_evicted")[0]["reason"]
+    cluster.pod("more", "b")
+    until(lambda: cluster.condition("more").get("message", ""))
+    assert evicted(cluster) == {"p2", "p3"}
 
 
 def test_where_victims_are_deleted_budgets_do_not_count(cluster, server):
@@ -92,11 +116,13 @@ def test_where_victims_are_deleted_budgets_do_not_count(cluster, server):
     assert evicted(cluster) == {"p3"}
 
 
-def test_without_the_right_to_read_budgets_the_server_still_has_the_last_word(cluster, server):
+def test_without_the_right_to_read_budgets_the_server_still_has_the_last_word(
+    cluster, server, always
+):
     """What it refuses is not asked for again for a while."""
     guard(cluster, "guard", ["p3"], at_least=1)
     server.faults.add(Fault("status", plural="poddisruptionbudgets", code=403, times=None))
-    cluster.start().wait_leading()
+    cluster.start(always).wait_leading()
     cluster.pod("w", "b")
     until(lambda: refused(server))
     (told,) = [it for it in events(cluster, "kind_unreadable") if "budgets" in it["needs"]]

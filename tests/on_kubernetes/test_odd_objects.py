@@ -69,8 +69,7 @@ def test_a_group_that_needs_no_pod_any_more_starts_what_there_is(cluster):
     cluster.gang("g", "a", 2, minimum=3)
     parts = [{"name": name, "minMember": 1} for name in ("x", "y")]
     path = f"{GROUPS}/{cluster.namespace}/podgroups"
-    spec = {"queue": "a", "minSubGroup": 2, "subGroups": parts}
-    cluster.must("POST", path, {"metadata": {"name": "parts"}, "spec": spec})
+    cluster.group("parts", "a", None, minSubGroup=2, subGroups=parts)
     labels = {"kai.scheduler/subgroup-name": "x"}
     cluster.pod("parts-x", "a", group="parts", labels=labels)
     assert "2 of the 3 pods" in said_of(cluster, "g-0")

@@ -308,8 +308,9 @@ SITUATIONS = {
         shown_in="evictions",
     ),
     "DisruptionBudget": Situation(
-        "A PodDisruptionBudget protects what runs.",
+        "A PodDisruptionBudget protects what runs, by the shard borrowed GPUs too.",
         (
+            m.shard(disruptionBudgets="always"),
             m.node(),
             m.queue(quota=8),
             m.queue("speech", quota=0),

@@ -31,7 +31,15 @@ from kaisched.actions.room.promises import keep_promises
 from kaisched.core.devices import gpus_of
 from kaisched.core.refusals import Refusal, text_of
 from kaisched.framework.report.records import EvictionReason
-from kaisched.framework.session.limits import is_spent, may_evict, stops_here
+from kaisched.framework.session.limits import (
+    has_budgets,
+    has_waited,
+    is_spent,
+    may_evict,
+    protected,
+    stops_here,
+    waits_since,
+)
 from kaisched.framework.session.node_sets import node_sets, shapes_of
 from kaisched.framework.session.units import Claim
 
@@ -42,6 +50,7 @@ if TYPE_CHECKING:
     from kaisched.actions.order.candidates import Candidates
     from kaisched.actions.order.predicted import Pick
     from kaisched.core.axis import Amounts, CodeVec, RowVec
+    from kaisched.framework.session.limits import Protected
     from kaisched.framework.session.node_sets import NodeSet, NodeSets
     from kaisched.framework.session.outcome import Reason
     from kaisched.framework.session.session import Session
@@ -66,7 +75,7 @@ def held_back(session: Session, job: RowVec) -> CodeVec | None:
     delay_s, is_never = jobs.preemption_delay_s[job], jobs.is_never_preempting[job]
     if not ((delay_s > 0) | is_never).any():
         return None
-    since_s = np.fmax(jobs.created_s[job], jobs.last_evicted_s[job])  # never evicted is NaN
+    since_s = waits_since(jobs, job)
     is_held = (delay_s > 0) & (session.now_s < since_s + delay_s)
     codes = np.where(is_never, _NEVER, is_held * _DELAYED)
     return codes if codes.any() else None
@@ -423,7 +432,7 @@ class Evicting:
     def _key(self, demand: Demand) -> tuple[object, ...]:
         """Return the class of a claim on the set of nodes that is tried now."""
         nodes = demand.claim.within
-        key = self._class(demand)
+        key = has_waited(self._session, demand.claim.job), *self._class(demand)
         return key if nodes is None else (nodes.key, *key)
 
     def _try(self, item: Pick, *, is_first: bool) -> int:
@@ -517,9 +526,18 @@ class Evicting:
         victim_list = self._victim_lists.get(key)
         if victim_list is None:
             job = self._losers(demand.claim)
-            victim_list = job if isinstance(job, int) else VictimList(self._session, job)
+            if isinstance(job, int):
+                victim_list = job
+            else:
+                bounds = self._protected(demand.claim)
+                victim_list = VictimList(self._session, job, None, bounds)
             self._victim_lists[key] = victim_list
         return victim_list
+
+    def _protected(self, claim: Claim) -> Protected | None:
+        """Return up to what of queues disruption budgets hold against a claim; None for all."""
+        has_any = has_budgets(self._session)
+        return protected(self._session, claim.job) if has_any else None
 
     def _losers(self, claim: Claim) -> RowVec | int:
         """Return the running jobs that plugins let a claim evict, or the code why not."""
@@ -534,14 +552,17 @@ class Evicting:
         return job
 
     def _refuse(self, item: Pick, code: int) -> None:
-        candidates = self._candidates
+        session, candidates = self._session, self._candidates
         waits = self._fair_order.waiting().copy()
         waits[item.at] = False
-        others = alike(self._session, self._action, candidates, item.at, waits)
+        if isinstance(session.policy.disruption_budgets, float):
+            waited = [has_waited(session, job) for job in candidates.job.tolist()]
+            waits &= np.array(waited) == waited[item.at]
+        others = alike(session, self._action, candidates, item.at, waits)
         gone = np.sort(np.append(others, item.at))
         jobs = candidates.job[gone]
         codes = np.full(len(jobs), code, np.int16)
-        self._session.outcome.note_claims(self._action, jobs, codes)
+        session.outcome.note_claims(self._action, jobs, codes)
         self._fair_order.drop(gone)
 
 

@@ -22,9 +22,10 @@ from kaisched.framework.session.order import last_first
 from kaisched.framework.session.units import Unit, Units, going_along, units_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from kaisched.core.axis import Amounts, BoolVec, CodeVec, FloatVec, IntVec, RowVec
+    from kaisched.framework.session.limits import Protected
     from kaisched.framework.session.session import Session
     from kaisched.framework.session.units import Claim
 
@@ -292,7 +293,8 @@ def _starts(stream: RowVec) -> RowVec:
 # Victims that disruption budgets protect: units that may not go at all, or not together.
 #
 # A unit that a budget refuses counts as not taken when plugins judge the units behind it: a unit
-# that stays costs its queue nothing.
+# that stays costs its queue nothing. No budget refuses a unit while its queue has more of what the
+# unit holds than budgets hold for, once the units before it in its set are gone.
 
 PROTECTED: Final = int(Refusal.DISRUPTION_BUDGET)
 
@@ -300,10 +302,17 @@ PROTECTED: Final = int(Refusal.DISRUPTION_BUDGET)
 class Charges:
     """How much each unit of a list would cost each disruption budget."""
 
-    def __init__(self, session: Session, victims: Victims) -> None:
-        """Look up the pods that are protected by some budget."""
+    def __init__(self, session: Session, victims: Victims, protected: Protected | None) -> None:
+        """Look up the pods that some budget selects.
+
+        ``protected`` is up to what of each queue budgets hold; None for all of it.
+        """
         self._session = session
         self._victims = victims
+        self._bound: Amounts | None = None
+        """``(R, V)`` up to what of its queue budgets hold for each unit; None for all of it."""
+        if protected is not None:
+            self._bound = protected.of(victims.queue, _have_parts(session, victims.job))
         budgets = len(session.snapshot.disruption_budgets)
         place, budget = _charged(session, victims)
         keys, self._count = np.unique(place * (budgets + 2) + budget + 2, return_counts=True)
@@ -316,6 +325,9 @@ class Charges:
         left = np.append(disruptions_left(self._session), (0, 0))  # SEVERAL is -2
         stays = np.zeros(len(victims), np.bool_)
         stays[self._place[self._count > left[self._budget]]] = True
+        if self._bound is not None:
+            has = self._session.held_now.take(victims.queue, axis=1)
+            stays &= ~((has > self._bound) & (victims.amounts > 0)).any(axis=0)
         if victims.split_off and stays.any():
             for place, along in victims.along.items():
                 stays[place] |= stays[along].any()
@@ -329,18 +341,36 @@ class Charges:
         beyond = np.zeros(len(places), np.bool_)
         left = [*disruptions_left(self._session).tolist(), 0, 0]  # SEVERAL is -2
         spent: dict[int, int] = {}
+        lost: dict[int, Amounts] = {}
         of_set = -1
-        for at in (np.isin(places, self._place) & ~refused).nonzero()[0].tolist():
+        counts = np.isin(places, self._place)
+        if self._bound is not None:
+            queue = self._victims.queue[places]
+            counts = np.isin(queue, queue[counts])
+        for at in (counts & ~refused).nonzero()[0].tolist():
             if sets is not None and sets[at] != of_set:
                 of_set = int(sets[at])
-                spent = {}
+                spent, lost = {}, {}
             costs = self._costs_of(places[at])
-            if all(spent.get(budget, 0) + count <= left[budget] for budget, count in costs):
-                for budget, count in costs:
-                    spent[budget] = spent.get(budget, 0) + count
-            else:
+            is_within = all(spent.get(it, 0) + count <= left[it] for it, count in costs)
+            if not is_within and not self._is_unprotected(int(places[at]), lost):
                 beyond[at] = True
+                continue
+            for budget, count in costs:
+                spent[budget] = spent.get(budget, 0) + count
+            if self._bound is not None:
+                leaf = int(self._victims.queue[places[at]])
+                lost[leaf] = lost.get(leaf, 0) + self._victims.amounts[:, places[at]]
         return beyond
+
+    def _is_unprotected(self, place: int, lost: Mapping[int, Amounts]) -> bool:
+        """Tell whether a queue that has lost some amounts has more than budgets hold for."""
+        if self._bound is None:
+            return False
+        queue = int(self._victims.queue[place])
+        has = self._session.held_now[:, queue] - lost.get(queue, 0)
+        is_beyond = (has > self._bound[:, place]) & (self._victims.amounts[:, place] > 0)
+        return bool(is_beyond.any())
 
     def _costs_of(self, place: np.int64) -> list[tuple[int, int]]:
         """Return what a unit costs, by budget."""
@@ -369,6 +399,13 @@ class Charges:
         return codes
 
 
+def _have_parts(session: Session, job: RowVec) -> BoolVec:
+    """``(K,)`` which jobs have pods with parts of GPUs."""
+    devices = [limits.devices for limits in session.shapes.constraints]
+    is_part = np.array([it is not None and it.is_share for it in devices], np.bool_)
+    return np.isin(job, session.tasks.job_of_task[is_part[session.tasks.shape_of_task]])
+
+
 def _charged(session: Session, victims: Victims) -> tuple[IntVec, IntVec]:
     """Return the place of its unit and the budget of each protected pod that still runs."""
     of_task = session.snapshot.disruption_budgets.of_task
@@ -384,18 +421,20 @@ def _charged(session: Session, victims: Victims) -> tuple[IntVec, IntVec]:
     return place_of_task[rows], of_task[rows]
 
 
-def charges_in(session: Session, victims: Victims) -> Charges | None:
-    """Return what units would cost budgets; None where no budget counts."""
-    return Charges(session, victims) if has_budgets(session) else None
-
-
 class VictimList:
     """Victims in order, without the units that have gone or are protected."""
 
-    def __init__(self, session: Session, job: RowVec, movable: RowVec | None = None) -> None:
+    def __init__(
+        self,
+        session: Session,
+        job: RowVec,
+        movable: RowVec | None = None,
+        protected: Protected | None = None,
+    ) -> None:
         """Put the units of running jobs in victim order: those of ``job`` may be evicted.
 
-        Those of jobs ``movable`` that are not in ``job`` may only move.
+        Those of jobs ``movable`` that are not in ``job`` may only move. ``protected`` is up to what
+        of each queue disruption budgets hold; None for all of it.
         """
         self._session = session
         both = job if movable is None else np.union1d(job, movable)
@@ -407,7 +446,8 @@ class VictimList:
             self.may_move = np.isin(self.victims.job, movable)
         self.places: RowVec = np.arange(len(self.victims))
         """Units that still run where they did and that may be evicted, in order."""
-        self.charges = charges_in(session, self.victims)
+        charges = Charges(session, self.victims, protected) if has_budgets(session) else None
+        self.charges = charges
         """What units cost disruption budgets; None where no budget counts."""
         self.protected: RowVec = self.places[:0]
         """Units that are left out because a budget refuses their eviction."""

@@ -45,6 +45,7 @@ from kaisched.core.axis import ACTIVE_STATES, GPU_UNIT, TaskState
 from kaisched.core.claims.model import MOST_CONSUMERS, Allocation, ClaimError, Identity
 from kaisched.core.claims.table import NO_GPUS, Bridge, ClaimTable, Gpus, Held
 from kaisched.core.constraints import ClaimUse
+from kaisched.core.devices import LEAST_SHARE
 from kaisched.core.refusals import Refusal
 from kaisched.core.snapshot import Snapshot
 from kaisched.objects.devices import (
@@ -98,6 +99,7 @@ class DeviceClaims:
         job_of: Callable[[PodRow], str] = lambda _: "",
         gpu_resources: Sequence[str] = (),
         share_class: str = "",
+        least_share: int = LEAST_SHARE,
     ) -> None:
         """Know none, and allocate none.
 
@@ -105,12 +107,13 @@ class DeviceClaims:
             job_of: names the job of a pod.
             gpu_resources: resource names that count as whole GPUs.
             share_class: the class of devices of which shares of GPUs are claims.
+            least_share: thousandths of a GPU that a part of one counts at least in queues.
 
         """
         self.job_of = job_of
         self.reading = BY_OBJECTS
         self._has_objects = False
-        self.gpus = OfferedDevices()
+        self.gpus = OfferedDevices(least_share)
         """What is offered, which classes count as GPUs, and how many each node has."""
         self.specs = Specs(self.gpus.classes)
         self.sent = SentClaims()

@@ -31,6 +31,7 @@ from kaisched.core.claims.offer import Offer
 from kaisched.core.claims.search import consumed_by, fits
 from kaisched.core.claims.selectors import CelSelector, DeviceClass, is_in, names_of
 from kaisched.core.claims.table import NO_GPUS, WHOLE_GPU, Bridge, Gpus, Measure, measure_of
+from kaisched.core.devices import LEAST_SHARE
 from kaisched.objects import devices as objects
 from kaisched.objects.devices import (
     ALL_DEVICES,
@@ -51,8 +52,9 @@ Selectors: TypeAlias = Callable[[str], CelSelector]
 class SharedDevices:
     """The devices that several claims may have parts of, and what parts of them count as."""
 
-    def __init__(self) -> None:
-        """Know none."""
+    def __init__(self, least: int = LEAST_SHARE) -> None:
+        """Know none; a part counts at least so many thousandths of a GPU in queues."""
+        self._least = least
         self._classes: Mapping[str, DeviceClass] = {}
         self._devices: list[Device] = []
         """All devices of nodes, while any of them is shared."""
@@ -110,7 +112,11 @@ class SharedDevices:
         if measure is None:
             self._unseen.add(identity)
             return WHOLE_GPU
-        return measure.part(consumed)
+        return self._part(measure, consumed)
+
+    def _part(self, measure: Measure, consumed: Mapping[str, int]) -> Gpus:
+        part = measure.part(consumed)
+        return part._replace(in_queue=max(part.in_queue, self._least))
 
     def of_one(self, ask: Ask, selectors: Selectors) -> Gpus:
         """Return what each device of a request counts before it is chosen."""
@@ -144,7 +150,9 @@ class SharedDevices:
             if taken is None or not fits(taken, device, {}):
                 continue
             consumed = {name: it.nanos for name, it in taken.items()}
-            parts.append(measure_of(device).part(consumed) if device.is_shared else WHOLE_GPU)
+            parts.append(
+                self._part(measure_of(device), consumed) if device.is_shared else WHOLE_GPU
+            )
         if not parts:
             return WHOLE_GPU
         return Gpus(min(it.of_node for it in parts), max(it.in_queue for it in parts))
@@ -189,8 +197,8 @@ OfferedObject: TypeAlias = ResourceSlice | objects.DeviceClass | DeviceTaintRule
 class OfferedDevices:
     """Slices, classes and taint rules, and which classes count as GPUs."""
 
-    def __init__(self) -> None:
-        """Know no class."""
+    def __init__(self, least: int = LEAST_SHARE) -> None:
+        """Know no class; a part of a GPU counts at least so many thousandths in queues."""
         self.classes: dict[str, DeviceClass] = {}
         self.of_node: Counter[str] = Counter()
         """Thousandths of GPUs for claims, by node."""
@@ -203,7 +211,7 @@ class OfferedDevices:
         self._untainted = Offer((), self.classes)
         self._nodes: list[str] = []
         """Nodes with devices of their own."""
-        self.shared = SharedDevices()
+        self.shared = SharedDevices(least)
         self._fewest: dict[Ask, tuple[int, Selectors]] = {}
         """By request for all devices, as one for a single one, how many these are at least."""
         self.nodes: dict[str, NodeRow] = {}

@@ -36,13 +36,16 @@ from kaisched.objects.pod import Pod
 from kaisched.telemetry.metrics import DONE, DROPPED, FAILED, PROTECTED, RETRIED, WITHDRAWN
 
 # -- the requests ----------------------------------------------------------------------------------
-# A dry run shows beforehand whether a disruption budget would refuse an eviction. The status of
+# A dry run shows beforehand whether a disruption budget would refuse an eviction. Where budgets do
+# not hold for a pod, its eviction is asked for all the same, and the pod deleted if only a budget
+# refuses: so a former leader is refused by the fence, and a budget that allows it is told. The
+# status of
 # the pod that waits names the node that is to be freed: the next leader finds the promise there,
 # and the answer shows whether that pod is still the one for which the plan was made.
 
 INVALID: Final = 422
 PROTECTED_S: Final = 30.0
-"""How long no plan includes a pod that its budget protects."""
+"""How long no plan includes a pod whose eviction the server has refused."""
 
 
 class Verdict(NamedTuple):
@@ -67,7 +70,7 @@ class Evictor:
 
     writers: Writers
     protect: Callable[[str, str, float], None]
-    """Called with (pod, UID, seconds) for each pod that its disruption budget protects."""
+    """Called with (pod, UID, seconds) for each pod whose eviction the server refuses."""
 
     def promise(self, nominate: Nominate) -> Verdict:
         """Write the promised node into the status of a waiting pod; check that it still waits."""
@@ -126,35 +129,48 @@ class Evictor:
             return Verdict(answer.text(), asked_s=answer.retry_after_s)
         if is_protected:
             self.writers.counts.add("evict", PROTECTED)
-            self.protect(evict.pod, evict.uid, max(answer.retry_after_s, PROTECTED_S))
+        self.protect(evict.pod, evict.uid, PROTECTED_S)
         return Verdict(f"{evict.pod} may not be evicted: {answer.text()}", is_final=True)
 
     def _ask(self, evict: Evict, *, is_dry_run: bool) -> Answer:
         passing("evict.before_post")
-        answer = self._sent(evict, is_dry_run=is_dry_run)
+        if self.writers.is_deleting:
+            answer = self._delete(evict, is_dry_run=is_dry_run)
+        else:
+            answer = self._evict(evict, is_dry_run=is_dry_run)
+            if evict.ignores_budget and _is_budget(answer):
+                answer = self._delete(evict, is_dry_run=is_dry_run)
         passing("evict.after_post")
         return answer
 
-    def _sent(self, evict: Evict, *, is_dry_run: bool) -> Answer:
+    def _evict(self, evict: Evict, *, is_dry_run: bool) -> Answer:
         writers = self.writers
         namespace, _, name = evict.pod.partition("/")
-        options: dict[str, Any] = {"preconditions": {"uid": evict.uid}}
-        if writers.grace_s is not None:
-            options["gracePeriodSeconds"] = writers.grace_s
-        if writers.is_deleting:
-            writers.patch_status(evict.pod, evict.uid, {"conditions": _target(evict)})
-            body = {"apiVersion": "v1", "kind": "DeleteOptions", **options}
-            return writers.client.call("DELETE", path_of(evict.pod), body=body)
-        if is_dry_run:
-            options["dryRun"] = ["All"]
         metadata = {"name": name, "namespace": namespace, "annotations": writers.annotations()}
         body = {
             "apiVersion": "policy/v1",
             "kind": "Eviction",
             "metadata": metadata,
-            "deleteOptions": options,
+            "deleteOptions": self._options(evict, is_dry_run=is_dry_run),
         }
         return writers.client.call("POST", path_of(evict.pod, "eviction"), body=body)
+
+    def _delete(self, evict: Evict, *, is_dry_run: bool) -> Answer:
+        """Delete a victim, whatever disruption budgets say."""
+        writers = self.writers
+        if not is_dry_run:
+            writers.patch_status(evict.pod, evict.uid, {"conditions": _target(evict)})
+        options = self._options(evict, is_dry_run=is_dry_run)
+        body = {"apiVersion": "v1", "kind": "DeleteOptions", **options}
+        return writers.client.call("DELETE", path_of(evict.pod), body=body)
+
+    def _options(self, evict: Evict, *, is_dry_run: bool) -> dict[str, Any]:
+        options: dict[str, Any] = {"preconditions": {"uid": evict.uid}}
+        if self.writers.grace_s is not None:
+            options["gracePeriodSeconds"] = self.writers.grace_s
+        if is_dry_run:
+            options["dryRun"] = ["All"]
+        return options
 
     def _report(self, evict: Evict) -> None:
         self._tell(evict, "pod_evicted")

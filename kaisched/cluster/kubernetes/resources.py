@@ -428,7 +428,8 @@ namespace by name, reservation pods in their namespace, which only shards need t
 device plugin, the ConfigMaps in which pods look up their GPU, which only ``configMaps: true`` there
 needs, reading Kueue's queues, which only ``kueue: true`` needs, allocating claims on devices, which
 only shards with ``resourceClaims: true`` need, making templates of claims, which only shards need
-where shares of GPUs are claims, and deleting pods, which only ``evictionMode: delete`` needs."""
+where shares of GPUs are claims, and deleting pods, which no shard needs with
+``disruptionBudgets: always`` unless ``evictionMode`` is ``delete``."""
 
 
 # -- one list of everything, for tools that run once -----------------------------------------------

@@ -213,7 +213,8 @@ def _roles(visit: Visit) -> Iterator[str]:
         "review": visit.settings.metrics.is_authenticated,
         "write": is_writing,
         "lease": is_writing and visit.settings.leader_election.enabled,
-        "delete": is_writing and kubernetes.eviction_mode == "delete",
+        "delete": is_writing
+        and (kubernetes.eviction_mode == "delete" or any(it.deletes_victims for it in shards)),
         "sharing": is_writing and any(it.has_reservations for it in shards),
         "lookups": is_writing and any(it.writes_lookups for it in shards),
         "claims": any(it.spec.resource_claims for it in shards),

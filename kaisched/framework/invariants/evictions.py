@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from kaisched.core.axis import ACTIVE_STATES
-from kaisched.core.tables import DRAINED, SEVERAL
+from kaisched.core.tables import DRAINED
 from kaisched.framework.invariants.sums import Moves, is_job_met
-from kaisched.framework.session.limits import limited_jobs
+from kaisched.framework.session.limits import beyond_budgets, limited_jobs
+from kaisched.objects.shard import BUDGETS_ALWAYS, BUDGETS_WITHIN_FAIR_SHARE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from kaisched.core.axis import RowVec
     from kaisched.core.snapshot import Snapshot
     from kaisched.framework.intents import Evict
 
@@ -48,16 +48,25 @@ def victims(moves: Moves) -> Iterator[str]:
             yield f"I13 pod {tasks.name[each.task]} is evicted but is not preemptible"
 
 
-def evictions(moves: Moves, *, may_take_own: bool = False) -> Iterator[str]:
-    """I4, I11, I12, I14: each eviction has a beneficiary and obeys the rules of its action.
+def evictions(
+    moves: Moves,
+    budgets_hold: str | float = BUDGETS_WITHIN_FAIR_SHARE,
+    *,
+    may_take_own: bool = False,
+) -> Iterator[str]:
+    """I4, I11, I12, I14, I23: each eviction has a beneficiary and obeys the rules of its action.
 
-    ``may_take_own``: the policy of the shard lets reclaim take from the claim's own queue.
+    Args:
+        moves: what the cycle has moved.
+        budgets_hold: when disruption budgets hold, as the policy says.
+        may_take_own: the policy of the shard lets reclaim take from the claim's own queue.
+
     """
     if not moves.result.evict_tasks.size:
         return
     yield from _whole_or_nothing(moves)
     yield from _moved_elsewhere(moves)
-    yield from _within_budgets(moves.snapshot, moves.result.evict_tasks)
+    yield from _within_budgets(moves, budgets_hold)
     wanted = {each.beneficiary for each in moves.result.evictions}
     names = enumerate(moves.snapshot.jobs.name)
     taker_of_name = {name: row for row, name in names if name in wanted}
@@ -126,20 +135,20 @@ def _moved_elsewhere(moves: Moves) -> Iterator[str]:
             yield f"I14 pod {tasks.name[each.task]} is moved to the node it is on"
 
 
-def _within_budgets(snapshot: Snapshot, evicted: RowVec) -> Iterator[str]:
-    """I23: no disruption budget loses more pods than it allows; no pod of several budgets goes."""
-    budgets, tasks = snapshot.disruption_budgets, snapshot.tasks
-    if not len(budgets):
-        return
-    charged = budgets.of_task[evicted]
-    for task in evicted[charged == SEVERAL].tolist():
-        yield f"I23 pod {tasks.name[task]} is evicted, but several disruption budgets select it"
-    counts = np.bincount(charged[charged >= 0], minlength=len(budgets))
-    for row in np.flatnonzero(counts > budgets.allowed).tolist():
-        yield (
-            f"I23 disruption budget {budgets.name[row]}: {counts[row]} pods are evicted,"
-            f" {budgets.allowed[row]} may be"
-        )
+def _within_budgets(moves: Moves, hold: str | float) -> Iterator[str]:
+    """I23: what disruption budgets would refuse goes only for jobs against which they do not hold.
+
+    It says so, and nothing else does.
+    """
+    tasks, evictions = moves.snapshot.tasks, moves.result.evictions
+    beyond = beyond_budgets(moves.snapshot, [each.task for each in evictions])
+    for each, is_beyond in zip(evictions, beyond, strict=True):
+        name = tasks.name[each.task]
+        if each.ignores_budget != is_beyond:
+            what = "would" if is_beyond else "would not"
+            yield f"I23 a disruption budget {what} refuse to evict pod {name}, unlike it says"
+        elif is_beyond and (each.action not in {_RECLAIM, _PREEMPT} or hold == BUDGETS_ALWAYS):
+            yield f"I23 pod {name} is evicted by {each.action}, but a disruption budget refuses it"
 
 
 def _stale(moves: Moves, found: Sequence[Evict]) -> Iterator[str]:

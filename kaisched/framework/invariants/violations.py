@@ -57,7 +57,7 @@ def violations(
     found.extend(cards(snapshot, result))
     found.extend(_gangs(moves))
     own = policy.questions.takes_from_own_queue
-    found.extend(evictions(moves, may_take_own=own))
+    found.extend(evictions(moves, policy.disruption_budgets, may_take_own=own))
     found.extend(policy.questions.broken_rules(moves) or ())
     if with_records:
         found.extend(_records(snapshot, result))

@@ -1,9 +1,11 @@
 """Limits of evictions and of running: disruption budgets, the shard's eviction budget, run times.
 
 What a cycle may still evict is what budgets allow, less what it has decided to evict: a plan that
-is rolled back costs nothing. Without budgets nothing is computed. A shard may also limit how many
-pods it evicts in any hour; a job that is refused for that waits like any other, and smaller
-evictions that fit into the rest go on. A job whose time is over is queued again.
+is rolled back costs nothing. Without budgets nothing is computed. Anybody who may make pods may
+also make a budget for them, so a shard says up to what of each queue budgets hold against jobs of
+others: what is beyond goes all the same. A shard may also limit how many pods it evicts in any
+hour; a job that is refused for that waits like any other, and smaller evictions that fit into the
+rest go on. A job whose time is over is queued again.
 """
 
 from __future__ import annotations
@@ -11,23 +13,28 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
+from kaisched.core.axis import GPU, PODS
 from kaisched.core.refusals import Refusal
+from kaisched.core.shares import allocatable_share, worth
 from kaisched.core.tables import NO_LIMIT_S, SEVERAL, UNPROTECTED
+from kaisched.objects.shard import BUDGETS_ALWAYS, BUDGETS_WITHIN_FAIR_SHARE
+from kaisched.units import UNLIMITED
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
-    from kaisched.core.axis import FloatVec, IntVec, RowVec
+    from kaisched.core.axis import Amounts, BoolVec, FloatVec, IntVec, RowVec
     from kaisched.core.snapshot import Snapshot
     from kaisched.core.tables import JobTable, QueueTable
     from kaisched.framework.policy import Policy
     from kaisched.framework.session.session import Session
 
 _LEFT: Final = "disruptions"
+_PROTECTED: Final = "disruptions.protected"
 _CODE: Final = np.int16(Refusal.EVICTION_BUDGET)
 _FULL: Final = np.int16(Refusal.CYCLE_EVICTIONS)
 HOUR_S: Final = 3600.0
@@ -73,6 +80,77 @@ def may_disrupt(session: Session, tasks: Iterable[int]) -> bool:
     if not has_budgets(session):
         return True
     return is_within(charges_of(session, tasks), disruptions_left(session))
+
+
+def has_waited(session: Session, job: int) -> bool:
+    """Tell whether disruption budgets no longer hold against a job: it has waited for too long.
+
+    It waits from its creation, or from its last eviction.
+    """
+    hold_s = session.policy.disruption_budgets
+    since_s = waits_since(session.jobs, np.array([job]))[0]
+    return isinstance(hold_s, float) and bool(session.now_s >= since_s + hold_s)
+
+
+def waits_since(jobs: JobTable, job: RowVec) -> FloatVec:
+    """Return ``(K,)`` when jobs were created, or evicted last."""
+    since_s: FloatVec = np.fmax(jobs.created_s[job], jobs.last_evicted_s[job])
+    return since_s  # never evicted is NaN
+
+
+class Protected(NamedTuple):
+    """Up to what of each queue disruption budgets hold."""
+
+    amounts: Amounts
+    """``(R, Q)``."""
+    gpus_of_parts: IntVec
+    """``(Q,)`` GPUs, for pods with parts of GPUs: they keep whole GPUs from others, so that what is
+    above the quota goes."""
+
+    def of(self, queue: RowVec, is_part: BoolVec) -> Amounts:
+        """``(R, K)`` the same for units of queues, some of which have parts of GPUs."""
+        amounts: Amounts = self.amounts.take(queue, axis=1)
+        least = np.minimum(amounts[GPU], self.gpus_of_parts.take(queue))
+        amounts[GPU] = np.where(is_part, least, amounts[GPU])
+        return amounts
+
+
+def protected(session: Session, job: int) -> Protected | None:
+    """Return up to what of a queue disruption budgets hold against a job; None for all of it.
+
+    Quotas and shares are lowered where the queue above has less than it has promised.
+    """
+    holds = session.policy.disruption_budgets
+    queues = session.queues
+    if isinstance(holds, float):
+        nothing = np.zeros_like(queues.deserved)
+        return Protected(nothing, nothing[GPU]) if has_waited(session, job) else None
+    if holds == BUDGETS_ALWAYS:
+        return None
+    known: Protected | None = session.found.get(_PROTECTED)
+    if known is None:
+        columns = (queues.deserved, session.fair_share, session.held_not_evictable, queues.priority)
+        quota, share = worth(session.fair_tree, session.axis.unit, columns)
+        amounts = quota.copy()
+        if holds == BUDGETS_WITHIN_FAIR_SHARE:
+            amounts = allocatable_share(quota, queues.limit, share)
+        amounts[PODS] = UNLIMITED  # nobody has a share of pod slots
+        known = session.found[_PROTECTED] = Protected(amounts, quota[GPU])
+    return known
+
+
+def beyond_budgets(snapshot: Snapshot, tasks: Sequence[int]) -> list[bool]:
+    """Tell which of some evictions, in order, a disruption budget would refuse."""
+    budgets = snapshot.disruption_budgets
+    if not len(budgets):
+        return [False] * len(tasks)
+    left = budgets.allowed.tolist()
+    found = []
+    for row in budgets.of_task[list(tasks)].tolist():
+        found.append(row == SEVERAL or (row >= 0 and left[row] <= 0))
+        if row >= 0:
+            left[row] -= 1
+    return found
 
 
 def left_of(snapshot: Snapshot, policy: Policy, now_s: float) -> int:

@@ -22,6 +22,7 @@ from kaisched.core.refusals import Refusal
 from kaisched.framework.intents import Bind, Evict, Nominate
 from kaisched.framework.report.records import EvictionReason, Step
 from kaisched.framework.session.ledger import add_along, held_in
+from kaisched.framework.session.limits import beyond_budgets
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -368,12 +369,16 @@ def _step_of(ranges: Iterable[tuple[int, int]], count: int) -> list[int]:
     return found
 
 
+_IGNORED: Final = "; its disruption budget does not hold, by the shard's disruptionBudgets"
+
+
 def evictions(session: Session, moves: Sequence[Eviction]) -> Iterator[Evict]:
     """Yield evictions, in the order they were decided."""
     tasks, jobs, names = session.tasks, session.jobs, session.queues.name
     step_of = _step_of((it.evictions for it in session.outcome.steps), len(moves))
     made: tuple[object, EvictionReason] = None, EvictionReason("")
-    for move, step in zip(moves, step_of, strict=True):
+    beyond = beyond_budgets(session.snapshot, [move.task for move in moves])
+    for move, step, ignores_budget in zip(moves, step_of, beyond, strict=True):
         if move.reason is not made[0]:  # all evictions of one claim have one reason
             told = move.reason
             made = told, EvictionReason(told) if isinstance(told, str) else told(session)
@@ -388,11 +393,12 @@ def evictions(session: Session, moves: Sequence[Eviction]) -> Iterator[Evict]:
             jobs.name[job],
             move.action,
             jobs.name[whose] if whose >= 0 else "",
-            made[1].sentence,
+            f"{made[1].sentence}{_IGNORED}" if ignores_budget else made[1].sentence,
             move.task,
             move.node,
             names[queue] if queue >= 0 else jobs.queue_name[job],
             names[claimant] if claimant >= 0 else "",
             made[1].kinds.get(queue, move.action),
             step,
+            ignores_budget,
         )

@@ -11,6 +11,7 @@ import numpy as np
 
 from kaisched.cluster.queues import QueueRow
 from kaisched.core.axis import GPU_UNIT, FloatVec
+from kaisched.core.devices import LEAST_SHARE
 from kaisched.errors import ConfigError
 from kaisched.objects.faults import INT32_MAX
 from kaisched.sim.arrivals import (
@@ -42,7 +43,15 @@ from kaisched.sim.traces import (
     read_table,
     read_trace,
 )
-from kaisched.sim.workload import JobKind, PodKind, kind_of, pod_of, pod_of_memory, scaled
+from kaisched.sim.workload import (
+    JobKind,
+    PodKind,
+    kind_of,
+    pod_of,
+    pod_of_memory,
+    scaled,
+    with_least_share,
+)
 from kaisched.units import memory_units, milli_cpu
 
 ENDLESS = "endless"
@@ -76,6 +85,8 @@ class Frame:
     """Devices for claims."""
     levels: Sequence[str] = ()
     """The levels of the topology that jobs may ask for."""
+    least_share: int = LEAST_SHARE
+    """Thousandths of a GPU that a part of one counts at least in its queue."""
 
 
 def jobs_of(groups: Sequence[JobGroup], frame: Frame) -> tuple[list[Job], list[Backlog]]:
@@ -155,6 +166,7 @@ def _sizes(group: JobGroup, frame: Frame, found: Findings) -> list[JobSize]:
         asked = _gpus_of(size, frame, part) if claim is None else pod_with(claim)
         pod = _pod(group, asked, found)
         kind = JobKind((pod,) * count, group.priority, group.preemptible, checkpoint, pools, wish)
+        kind = with_least_share(kind, frame.least_share)
         sizes.append(JobSize(kind, kind.gpus, share))
     return sizes
 
@@ -413,14 +425,17 @@ def jobs_of_traces(traced: Sequence[Traced], frame: Frame, most_gpus: int) -> li
             submitted_s = row.submit_s - begin_s
             if submitted_s >= frame.end_s:
                 break
-            kind = row.kind
-            if kind is None:
+            kind, count = row.kind, row.gpus
+            if kind is not None:
+                kind = with_least_share(kind, frame.least_share)
+                count = kind.gpus
+            else:
                 gpus = int(row.gpus)  # a trace with parts of GPUs says what its pods are
                 if gpus not in kinds:
                     kinds[gpus] = kind_of(gpus, most_gpus)
                 kind = kinds[gpus]
             queue = frame.queues[trace.line.queue or row.queue]
-            jobs.append(Job(submitted_s, run, queue, row.gpus, kind, trace.name))
+            jobs.append(Job(submitted_s, run, queue, count, kind, trace.name))
     return jobs
 
 

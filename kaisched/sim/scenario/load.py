@@ -158,9 +158,10 @@ def scenario_of(raw: dict[str, Any], path: Path) -> Scenario:
     found = Findings(str(path))
     document = _document(raw, found)
     step_s, end_s = _clock(document.time, found)
-    work = _work(document, found, path.parent, step_s, end_s)
-    first = next(((it, found.file) for it in work.pools.shards), None)
-    shard, shard_file = first or _shard(document, found, path.parent)
+    shard, shard_file = _shard(document, found, path.parent)
+    work = _work(document, found, path.parent, (step_s, end_s), shard.least_share)
+    if work.pools.shards:
+        shard, shard_file = work.pools.shards[0], found.file
     usage = _usage(document, shard, found)
     checkpoint = checkpoint_ticks(document.checkpoint_every, found, step_s)
     if document.time.drain and (work.backlogs or any(job.ticks == FOREVER for job in work.planned)):
@@ -222,8 +223,13 @@ class _Work:
 
 
 def _work(
-    document: ScenarioDocument, found: Findings, folder: Path, step_s: float, end_s: float
+    document: ScenarioDocument,
+    found: Findings,
+    folder: Path,
+    clock: tuple[float, float],
+    least_share: int,
 ) -> _Work:
+    step_s, end_s = clock
     chance = Chance(max(document.seed, 0))
     levels = levels_of(document.topology, found)
     if document.topology and document.shards:
@@ -259,6 +265,7 @@ def _work(
         chance=chance,
         pools=pools,
         levels=[level.label for level in levels],
+        least_share=pools.shards[0].least_share if pools.shards else least_share,
     )
     if not document.jobs and not document.traces:
         found.add("there are no jobs", "jobs", fix="write jobs, or traces")

@@ -14,11 +14,13 @@ from typing import Final
 import numpy as np
 
 from kaisched import (
+    GPU,
     PODS,
     UNLIMITED,
     Amounts,
     BoolVec,
     Moves,
+    RowVec,
     Step,
     format_amount,
     roll_up,
@@ -51,6 +53,8 @@ class _Take:
     """What queues lost for the claim; a moved pod is no loss."""
     is_said: bool
     """True when the reason of its evictions says that a quota is undershot."""
+    parts: BoolVec
+    """``(Q,)`` leaf queues that lost parts of GPUs."""
 
     def say(self, resource: int, amount: int) -> str:
         """Return a resource and an amount of it as text."""
@@ -148,7 +152,18 @@ def _take(moves: Moves, share: Amounts, queue: int, step: Step) -> _Take:
     fixed = roll_up(stays, table.tree)
     columns = (table.deserved, share, fixed, table.priority)
     worths = worth(moves.fair_tree, snapshot.axis.unit, columns)
-    return _Take(moves, share, *worths, queue, held, asked, lost, is_said)
+    return _Take(moves, share, *worths, queue, held, asked, lost, is_said, _parts(moves, gone))
+
+
+def _parts(moves: Moves, gone: RowVec) -> BoolVec:
+    """``(Q,)`` the leaf queues of pods with parts of GPUs."""
+    snapshot = moves.snapshot
+    devices = [limits.devices for limits in snapshot.shapes.constraints]
+    is_part = np.array([it is not None and it.is_share for it in devices], np.bool_)
+    found = np.zeros(len(snapshot.queues), np.bool_)
+    tasks = gone[is_part[snapshot.tasks.shape_of_task[gone]]]
+    found[snapshot.jobs.queue_of_job[snapshot.tasks.job_of_task[tasks]]] = True
+    return found
 
 
 def _judge(take: _Take) -> Iterator[str]:
@@ -189,8 +204,19 @@ def _was_over(take: _Take, giver: int, taker: int) -> Iterator[str]:
     if not _but_pods(after > take.deserved[:, taker]).any():
         counts = (take.asked[:, taker] > 0) & (deserved < UNLIMITED)
         owes = bool((has > deserved)[counts].any() and (has >= deserved)[counts].all())
-    if not owes and not _but_pods(over).any():
+    if not owes and not _but_pods(over).any() and not _gives_parts(take, giver):
         yield f"I9 queue {table.name[giver]} gives, but holds no more than its share"
+
+
+def _gives_parts(take: _Take, giver: int) -> bool:
+    """Tell whether only parts of GPUs beyond quotas go, for a claim within its quota (R37)."""
+    tree, quota, has = take.moves.fair_tree, take.deserved[GPU], take.held[GPU]
+    if has[take.queue] + take.asked[GPU, take.queue] > quota[take.queue]:
+        return False
+    leaves = np.flatnonzero(tree.is_leaf & (take.lost > 0).any(axis=0)).tolist()
+    paths = {leaf: tree.path(leaf).tolist() for leaf in leaves}
+    lose = {leaf: path[: path.index(giver) + 1] for leaf, path in paths.items() if giver in path}
+    return all(take.parts[leaf] and (has > quota)[path].any() for leaf, path in lose.items())
 
 
 def _keeps_quota(take: _Take, queue: int) -> Iterator[str]:

@@ -1,9 +1,9 @@
-"""Who may reclaim, from whom, and which units together: R18 to R22, R32 and R34 of fairness.md."""
+"""Who may reclaim, from whom, and which units together: R18 to R22, R32, R34 and R37."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from operator import add, gt, le, sub
@@ -12,12 +12,14 @@ from typing import TypeAlias
 import numpy as np
 
 from kaisched import (
+    GPU,
     PODS,
     UNLIMITED,
     Amounts,
     BoolVec,
     Claim,
     CodeVec,
+    IntVec,
     RowVec,
     Session,
     Units,
@@ -259,6 +261,11 @@ def victim_codes(session: Session, bounds: Bounds, claim: Claim, job: RowVec) ->
         above, begin, end = mine, mine + 1, int(tree.end_of_queue[mine])
     gives[claim.queue] = False
     refused = ~gives.take(session.jobs.queue_of_job.take(job))
+    if refused.any() and (is_part := parts_of_gpus(session)) is not None:
+        tasks, parts = session.tasks, WholeGpus(session, bounds, claim)
+        lent = np.unique(tasks.job_of_task[is_part[tasks.shape_of_task]])
+        for at in np.flatnonzero(refused & np.isin(job, lent)).tolist():
+            refused[at] = not parts.gives_way(int(session.jobs.queue_of_job[job[at]]), held[GPU])
     return refused * _NOT_OVER_SHARE if refused.any() else None
 
 
@@ -273,6 +280,57 @@ def _give_way(bounds: Bounds, held: Amounts, claim: Claim, mine: int, siblings: 
     # Exactly at its quota everywhere: not ruled out here, as in KAI, but it loses nothing by R20.
     below = np.logical_or.reduce((theirs < quota) & (quota != UNLIMITED), axis=0)
     return np.asarray(shares.exceeds_any(theirs, quota) | ~below)
+
+
+# Parts of GPUs above a quota give way to whole GPUs within quota: rule R37. A part keeps its GPU
+# from all whole pods, however little of it counts.
+
+_PARTS = "proportion.parts"
+
+
+def parts_of_gpus(session: Session) -> BoolVec | None:
+    """``(S,)`` which shapes ask for a part of GPUs; None if none does."""
+    if _PARTS not in session.found:
+        devices = [limits.devices for limits in session.shapes.constraints]
+        is_part = np.array([it is not None and it.is_share for it in devices], np.bool_)
+        session.found[_PARTS] = is_part if is_part.any() else None
+    found: BoolVec | None = session.found[_PARTS]
+    return found
+
+
+class WholeGpus:
+    """Tells whether queues must give parts of GPUs to a claim."""
+
+    def __init__(self, session: Session, bounds: Bounds, claim: Claim) -> None:
+        """Find out on first use up to which queue the claim is within quota."""
+        self._session, self._bounds, self._claim = session, bounds, claim
+        self._within: set[int] | None = None
+
+    def gives_way(self, leaf: int, held: Mapping[int, int] | IntVec) -> bool:
+        """Tell whether a queue on a leaf's path, up to the comparison, has GPUs beyond its quota.
+
+        ``held`` ``(Q,)`` is what queues have of GPUs. The claim must be for whole GPUs and within
+        the quotas of its own path, up to the comparison.
+        """
+        mine, path = self._bounds.meeting(self._session, self._claim.queue, leaf)
+        if self._within is None:
+            self._within = self._queues_within()
+        quota = self._bounds.deserved[GPU]
+        return mine in self._within and any(held[row] > quota[row] for row in path)
+
+    def _queues_within(self) -> set[int]:
+        """Return the queues from the claim's up that stay within their quota of GPUs."""
+        session, claim = self._session, self._claim
+        is_part, found = parts_of_gpus(session), set[int]()
+        shapes = session.tasks.shape_of_task[session.jobs.tasks[claim.job]]
+        if is_part is None or not claim.ask[GPU] or is_part[shapes].any():
+            return found
+        after = session.held_now[GPU] + claim.ask[GPU]
+        for row in session.fair_tree.path(claim.queue).tolist():
+            if after[row] > self._bounds.deserved[GPU, row]:
+                break
+            found.add(row)
+        return found
 
 
 # Computes how much of the running work quotas cover: rule R32 of docs/explanation/fairness.md.
@@ -413,6 +471,8 @@ class _Taker:
 class _Giver:
     """The queues that lose with one leaf, from the leaf up to where it meets the claim's queue."""
 
+    rows: tuple[int, ...]
+    """The queues."""
     path: list[Row]
     """What each queue still has: changed as units go."""
     floors: list[tuple[Row, Floors]]
@@ -428,7 +488,17 @@ class _Giver:
 class Scenario:
     """Takes units one after the other from the queues that hold them."""
 
-    __slots__ = ("_ask", "_bounds", "_claim", "_givers", "_held", "_left", "_session", "_takers")
+    __slots__ = (
+        "_ask",
+        "_bounds",
+        "_claim",
+        "_givers",
+        "_held",
+        "_left",
+        "_session",
+        "_takers",
+        "_whole",
+    )
 
     def __init__(self, session: Session, bounds: Bounds, claim: Claim) -> None:
         """Start from what queues hold now."""
@@ -440,12 +510,28 @@ class Scenario:
         self._left: dict[int, tuple[Row, Floors]] = {}
         self._takers: dict[int, _Taker] = {}
         self._givers: dict[int, _Giver | None] = {}
+        self._whole = WholeGpus(session, bounds, claim)
 
-    def judge(self, queue: int, amounts: Row) -> int:
-        """Return a code; a unit without objection is gone from its queues from now on."""
+    def judge(self, queue: int, amounts: Row, *, is_part: bool) -> int:
+        """Return a code; a unit without objection is gone from its queues from now on.
+
+        ``is_part`` tells that it holds parts of GPUs. These give way to whole GPUs in the second
+        search, when no other plan was found.
+        """
         giver = self._givers[queue] if queue in self._givers else self._meet(queue)
         if giver is None:
             return _NOT_OVER
+        code = self._code(queue, giver, amounts)
+        if code and is_part:
+            has = {row: left[GPU] for row, left in zip(giver.rows, giver.path, strict=True)}
+            if self._whole.gives_way(queue, has):
+                code = 0 if self._claim.pass_number else _UNDERSHOOTS
+        if not code:
+            for row in giver.path:
+                row[:] = map(sub, row, amounts)
+        return code
+
+    def _code(self, queue: int, giver: _Giver, amounts: Row) -> int:
         left, taker = giver.path[-1], giver.taker
         is_over = is_fair_share_victim(
             left, giver.enough, self._ask, amounts, is_taker_over=bool(taker.over)
@@ -460,8 +546,6 @@ class Scenario:
                 return _UNDERSHOOTS
         if taker.over and self._breaks_order(giver, amounts):
             return _SATURATION_ORDER
-        for has in giver.path:
-            has[:] = map(sub, has, amounts)
         return 0
 
     def _is_covered(self, leaf: int, queue: int, has: Row, amounts: Row) -> bool:
@@ -491,6 +575,7 @@ class Scenario:
             deserved, share, enough, _ = self._bounds.row(path[-1])
             bound = [(row, self._bounds.row(row)[3]) for row in path]
             giver = _Giver(
+                path,
                 [left for left, _ in lose],
                 [each for each in lose if each[1]],
                 deserved,
@@ -525,9 +610,13 @@ def scenario_codes(
     """Return codes ``(V,)`` of units taken one after the other (R20 to R22, R32), or None."""
     scenarios = defaultdict[int, Scenario](partial(Scenario, session, bounds, claim))
     sets = [0] * len(units) if units.alternative is None else units.alternative.tolist()
-    entries = zip(sets, units.queue.tolist(), units.amounts.T.tolist(), taken.tolist(), strict=True)
+    parts = [False] * len(units)
+    if (is_part := parts_of_gpus(session)) is not None:
+        shape = session.tasks.shape_of_task
+        parts = [bool(is_part[shape[list(tasks)]].any()) for tasks in units.tasks]
+    columns = units.queue.tolist(), units.amounts.T.tolist(), taken.tolist(), parts
     codes = [
-        scenarios[of_set].judge(queue, amounts) if is_taken else 0
-        for of_set, queue, amounts, is_taken in entries
+        scenarios[of_set].judge(queue, amounts, is_part=part) if is_taken else 0
+        for of_set, queue, amounts, is_taken, part in zip(sets, *columns, strict=True)
     ]
     return np.array(codes, np.int16) if any(codes) else None

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -33,7 +34,10 @@ def protected(snapshot, budgets):
     return replace(snapshot, disruption_budgets=DisruptionBudgets(names, allowed, of_task))
 
 
-def decide(cluster, *budgets, policy=IN_PLACE):
+ALWAYS = replace(IN_PLACE, disruption_budgets="always")
+
+
+def decide(cluster, *budgets, policy=ALWAYS):
     """Return the result of a cycle that broke nothing, with budgets (allowed, pods...)."""
     found = [(allowed, pods) for allowed, *pods in budgets]
     snapshot = protected(cluster.store().snapshot(), found)
@@ -233,6 +237,96 @@ def test_drained_jobs_go_as_budgets_let_them():
     cluster = Cluster((node("n0", 4),), (drained,), tuple(ones(3)))
     result = decide(cluster, (1, "q0-0", "q1-0"), policy=policy)
     assert evicted(result) == ["q0-0", "q2-0"]
+
+
+# -- budgets protect what is a queue's own ---------------------------------------------------------
+# Queues have an over-quota weight of 0: their fair share is their quota.
+
+QUOTA = replace(IN_PLACE, disruption_budgets="withinQuota")
+TEN_MINUTES = replace(IN_PLACE, disruption_budgets=600.0)
+
+
+def ignoring(result):
+    return sorted(it.pod.partition("/")[2] for it in result.evictions if it.ignores_budget)
+
+
+def wanting(count, **more):
+    return [job(f"w{at}", "r", (1, 1), created_s=float(at), **more) for at in range(count)]
+
+
+@pytest.mark.proportion
+def test_a_budget_keeps_no_more_than_the_fair_share():
+    """Queue q deserves two of its four."""
+    cluster = full(*ones(4), *wanting(4))
+    result = decide(cluster, (0, "q0-0", "q1-0", "q2-0", "q3-0"), policy=IN_PLACE)
+    assert evicted(result) == ignoring(result) == ["q2-0", "q3-0"]
+    assert "its disruption budget does not hold" in result.evictions[0].reason
+
+
+@pytest.mark.proportion
+def test_two_budgets_keep_no_more_than_one():
+    budgets = (9, "q3-0", "q2-0"), (9, "q3-0", "q2-0", "q1-0")
+    result = decide(full(*ones(4), WANTS), *budgets, policy=IN_PLACE)
+    assert evicted(result) == ignoring(result) == ["q3-0"]
+
+
+@pytest.mark.proportion
+def test_a_budget_that_allows_an_eviction_is_not_ignored():
+    result = decide(full(*ones(4), *wanting(2)), (1, "q3-0", "q2-0"), policy=IN_PLACE)
+    assert (evicted(result), len(ignoring(result))) == (["q2-0", "q3-0"], 1)
+
+
+@pytest.mark.proportion
+def test_of_a_plan_only_what_is_above_the_share_goes_past_a_budget():
+    """Gang and pods hold 2 each, deserved are 2: the claim of 4 would take what is q's own."""
+    cluster = full(gang(2), *ones(2), job("w", "r", (4, 1)), deserved=(2, 4))
+    result = decide(cluster, (0, "g-0", "g-1", "q0-0", "q1-0"), policy=IN_PLACE)
+    assert (evicted(result), WORDS in refusals(result)["w"]) == ([], True)
+
+
+def beside_a_node_without_cpu():
+    """Work of q (quota 0) is on the one node that fits r's job; its fair share is all it asks."""
+    return Cluster(
+        (node("n0", 4), node("n1", 4, cpu=1)),
+        (replace(queue("q", 0), weight={"gpu": 1.0}), queue("r", 4)),
+        (job("g", "q", (4, 1, "n0")), job("w", "r", (4, 2))),
+    )
+
+
+@pytest.mark.proportion
+@pytest.mark.parametrize(
+    ("policy", "gone"),
+    [(ALWAYS, []), (IN_PLACE, []), (QUOTA, ["g-0"]), (TEN_MINUTES, ["g-0"])],
+)
+def test_how_far_budgets_hold_is_a_setting(policy, gone):
+    assert evicted(decide(beside_a_node_without_cpu(), (0, "g-0"), policy=policy)) == gone
+
+
+@pytest.mark.proportion
+def test_budgets_hold_until_a_job_has_waited_for_long_enough():
+    """It is 1,000 s: the important job waits for 100 s, the other for 900 s."""
+    jobs = [
+        job("w0", "r", (1, 1), created_s=900.0, priority=90),
+        job("w1", "r", (1, 1), created_s=100.0),
+    ]
+    pods = [f"q{at}-0" for at in range(4)]
+    result = decide(full(*ones(4), *jobs), (0, *pods), policy=TEN_MINUTES)
+    assert promised(result) == {"w1-0": "n0"}
+    assert WORDS in refusals(result)["w0"]
+
+
+@pytest.mark.proportion
+@pytest.mark.parametrize(("deserved", "gone"), [((4, 0), []), ((2, 2), ["q3-0"])])
+def test_preempt_goes_past_budgets_of_what_is_above_the_share(deserved, gone):
+    cluster = full(*ones(4, priority=50), job("w", "q", (1, 1), priority=90), deserved=deserved)
+    pods = [f"q{at}-0" for at in range(4)]
+    assert evicted(decide(cluster, (0, *pods), policy=IN_PLACE)) == gone
+
+
+def test_what_evicts_for_nobody_keeps_to_budgets():
+    cluster = full(gang(2, minimum=3, staleness_grace_s=0.0), deserved=(0, 0))
+    assert evicted(decide(cluster, (1, "g-0", "g-1"), policy=IN_PLACE)) == []
+    assert evicted(decide(scattered(), (0, "a-0", "b-0"), policy=POLICY)) == []
 
 
 # -- laws ------------------------------------------------------------------------------------------

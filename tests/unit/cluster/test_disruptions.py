@@ -1,5 +1,7 @@
 """Disruption budgets as the store keeps them: who is selected, and what is allowed as it stands."""
 
+import dataclasses
+
 import pytest
 from msgspec.structs import replace
 
@@ -331,11 +333,12 @@ spec: {{resources: {{gpu: {{quota: {quota}}}}}}}
     loaded = load_text(node + queues + pods(*(f"p{at}" for at in range(8))) + takers + budget())
     assert loaded.problems == []
     shard = SchedulingShard(metadata=ObjectMeta(name="s"), spec=ShardSpec())
-    cluster, problems = planned_cluster(PlanInput(loaded, shard, default_policy(), []))
+    policy = dataclasses.replace(default_policy(), disruption_budgets="always")
+    cluster, problems = planned_cluster(PlanInput(loaded, shard, policy, []))
     assert problems == []
     evicted, told, memory = [], [], Memory()
     for pause_s in (1.0, 9.0, 0.0):
-        cycle = next_cycle(cluster, cluster, default_policy(), None, cluster.clock, memory)
+        cycle = next_cycle(cluster, cluster, policy, None, cluster.clock, memory)
         memory = cycle.memory
         evicted.append(len(cycle.result.evictions))
         (record,) = [it for it in cycle.result.records if "w1" in it.pod_group]

@@ -12,7 +12,12 @@ from kaisched.core.devices import CARD, DeviceDemand
     [
         (DeviceDemand(fraction=500_000), 0, 500),
         (DeviceDemand(fraction=333_334), 81_920, 333),
-        (DeviceDemand(fraction=1), 0, 1),
+        (DeviceDemand(fraction=1, least=0), 0, 1),
+        (DeviceDemand(fraction=1), 0, 50),
+        (DeviceDemand(fraction=10_000, cards=8), 0, 400),
+        (DeviceDemand(fraction=60_000, cards=8), 0, 480),
+        (DeviceDemand(fraction=10_000, cards=8, least=200), 0, 1600),
+        (DeviceDemand(memory_mib=819, cards=2), 81_920, 100),
         (DeviceDemand(fraction=250_000, cards=3), 0, 750),
         (DeviceDemand(memory_mib=8_192), 81_920, 100),
         (DeviceDemand(memory_mib=8_192, cards=2), 16_384, 1000),

@@ -287,6 +287,9 @@ def test_rights_of_another_user_can_be_looked_at(healthy):
 def test_only_the_rights_that_the_settings_need_are_asked_about(healthy):
     observing = found(healthy, **{"kubernetes.observe": True})
     assert [it.check for it in observing if it.check.startswith("rights")] == ["rights read"]
+    assert of(found(healthy), "rights delete", "ok")
+    shard(healthy, "default", "", disruptionBudgets="always")
+    assert of(found(healthy), "rights delete") == []
     deleting = found(healthy, **{"kubernetes.evictionMode": "delete"})
     assert of(deleting, "rights delete", "ok")
 

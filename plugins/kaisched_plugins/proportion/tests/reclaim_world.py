@@ -59,6 +59,7 @@ class World:
             shapes=SimpleNamespace(
                 charge=np.array([amounts(run[1]) for run in runs]).reshape(-1, 4).T,
                 by_card=None,
+                constraints=(),
             ),
             ask=SimpleNamespace(job_order=lambda session, job: []),
             fair_share=columns(given, "share", cpu=UNLIMITED, pods=1),

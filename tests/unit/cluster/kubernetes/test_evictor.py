@@ -47,7 +47,7 @@ class Sent:
 def plan(writers, protected):
     """The victims of one job."""
 
-    def plan(*pods, writers=writers, promises=()):
+    def plan(*pods, writers=writers, promises=(), ignores_budget=False):
         victims = [
             Evict(
                 f"default/{pod['metadata']['name']}",
@@ -59,6 +59,7 @@ def plan(writers, protected):
                 "more than its share",
                 0,
                 0,
+                ignores_budget=ignores_budget,
             )
             for pod in pods
         ]
@@ -137,6 +138,52 @@ def test_deleting_does_not_ask_budgets(plan, budget, writers, client, make_pod, 
     assert reasons["DisruptionTarget"] == "PreemptionByScheduler"
     assert "Ready" in reasons
     assert protected == []
+
+
+def sent(server):
+    return [(it.verb, it.subresource) for it in server.log if it.verb != "get"]
+
+
+@pytest.mark.parametrize("others", [0, 1])
+def test_a_pod_that_its_budget_does_not_hold_for_is_deleted(
+    plan, budget, client, make_pod, get_pod, protected, others
+):
+    """Of a plan of several the dry runs say so too."""
+    victims = [
+        ready(client, make_pod, f"safe{at}", labels={"app": "safe"}) for at in range(others + 1)
+    ]
+    assert plan(*victims, ignores_budget=True).send() is None
+    for victim in victims:
+        pod = get_pod(victim["metadata"]["name"])
+        assert pod["metadata"]["deletionTimestamp"]
+        assert "DisruptionTarget" in {it["type"] for it in pod["status"]["conditions"]}
+    assert protected == []
+
+
+def test_a_pod_whose_budget_lets_it_go_after_all_is_evicted(plan, server, client, make_pod):
+    victim = ready(client, make_pod, "free")
+    server.log.clear()
+    assert plan(victim, ignores_budget=True).send() is None
+    assert sent(server) == [("create", "eviction")]
+
+
+@pytest.mark.parametrize("code", [403, 422])
+def test_a_deletion_that_the_server_refuses_is_not_asked_for_again_at_once(
+    plan, budget, server, client, make_pod, get_pod, protected, code
+):
+    victim = ready(client, make_pod, "safe", labels={"app": "safe"})
+    server.faults.add(Fault("status", verb="delete", code=code, times=None))
+    assert plan(victim, ignores_budget=True).send() is None
+    assert "deletionTimestamp" not in get_pod("safe")["metadata"]
+    assert [said[0] for said in protected] == ["default/safe"]
+
+
+def test_a_former_leader_deletes_nothing(plan, budget, server, client, make_pod, get_pod):
+    """The fence knows evictions: a pod is deleted only after a budget alone has refused one."""
+    victim = ready(client, make_pod, "safe", labels={"app": "safe"})
+    server.faults.add(Fault("status", subresource="eviction", code=403, times=None))
+    assert plan(victim, ignores_budget=True).send() is None
+    assert "deletionTimestamp" not in get_pod("safe")["metadata"]
 
 
 def test_a_victim_that_is_gone_already_is_no_obstacle(plan, client, make_pod, get_pod):
