@@ -280,7 +280,9 @@ def taken(place: Place) -> Taken:
     if place.files:
         return recordings.from_manifests(place.files, place.shard)
     if place.daemon:
-        return recordings.from_daemon(place.daemon, place.shard_name)
+        found = recordings.from_daemon(place.daemon, place.shard_name)
+        warn(f"this is about the cluster of the scheduler at {place.daemon}")
+        return found
     settings = Given(None, {}).load().settings
     return recordings.from_cluster(
         client_of(settings, place.kubeconfig, place.context),

@@ -187,7 +187,7 @@ def _stop(
             f"the cluster's definition of queues drops stopPolicy, and queue {name} goes on",
             fix="apply ours: kaisched config crds | kubectl apply -f -",
         )
-    say(f"queue {name} {_SAID[policy]}{' (dry run)' if is_dry else ''}")
+    say(f"queue {name} {_SAID[policy]}{' (dry run)' if is_dry else ''}; {client.access}")
 
 
 def print_queue_tables(document: Mapping[str, Any], *, with_jobs: bool) -> None:

@@ -12,6 +12,7 @@ import msgspec
 import urllib3
 from urllib3.exceptions import HTTPError
 
+from kaisched.cluster.kubernetes.access import has_kubeconfig, is_cluster_named
 from kaisched.errors import ClusterUnavailable, ConfigError, root_of
 from kaisched.objects.usage import check_url
 from kaisched.objects.wire import BAD_JSON
@@ -20,6 +21,8 @@ from kaisched.view.paths import CHANGES, MOST, ROOT, USUAL
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+
+    from kaisched.config.settings import Kubernetes
 
 VARIABLE: Final = "KAISCHED_SERVER"
 TOKEN: Final = "KAISCHED_TOKEN"  # noqa: S105 - the name of a variable
@@ -175,10 +178,24 @@ class Server:
                 ) from wrong
 
 
-def found_server(shard: str) -> Server | None:
-    """Return the scheduler of KAISCHED_SERVER, or one that serves its view on this machine."""
+def found_server(shard: str, how: Kubernetes, *, is_kubernetes: bool) -> Server | None:
+    """Return the scheduler of KAISCHED_SERVER, or one that serves its view on this machine.
+
+    A cluster that the user has named goes before both, and a kubeconfig goes before what happens to
+    be served on this machine: that may be another cluster.
+
+    Args:
+        shard: which shard.
+        how: what settings say of the cluster.
+        is_kubernetes: a real cluster is asked for, as by ``kubectl kaisched``.
+
+    """
+    if is_cluster_named(how.kubeconfig, how.context):
+        return None
     if url := os.environ.get(VARIABLE, ""):
         return Server(url, shard, is_named=True)
+    if is_kubernetes or has_kubeconfig():
+        return None
     try:
         answer = urllib3.request("GET", NEAR + ROOT, retries=False, timeout=_LOOK_S)
     except (HTTPError, OSError):

@@ -21,6 +21,8 @@ from typing import (
 
 import typer
 
+from kaisched.cli.printing import warn
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
@@ -280,7 +282,7 @@ def given_of(parameters: Mapping[str, Any]) -> Given:
 def client_of(
     settings: SchedulerConfiguration, kubeconfig: str | None = None, context: str | None = None
 ) -> Client:
-    """Return a client of the cluster that flags name, or else the settings.
+    """Return a client of the cluster that flags name, or else the settings; say which it is.
 
     Raises:
         KaischedError: there is none.
@@ -292,4 +294,5 @@ def client_of(
     how = settings.kubernetes
     where = kubeconfig or how.kubeconfig
     access = find_access(Path(where) if where else None, context or how.context)
+    warn(f"this is about {access}")
     return Client(access, timeout_s=how.request_timeout)

@@ -17,6 +17,7 @@ import typer
 
 from kaisched.cli.app import COMMANDS, build_app
 from kaisched.config.loading import FILE_VARIABLE, leaves
+from kaisched.files import replace_file
 from kaisched.telemetry.metrics import METRICS, QUEUE_CAP, Series
 from kaisched.telemetry.published import PAIR_CAP
 from kaisched.view import api
@@ -287,7 +288,7 @@ PAGES: Final[Mapping[str, Callable[[], str]]] = {
 def main(folder: Path) -> None:
     """Write every page."""
     for name, page in PAGES.items():
-        (folder / name).write_text(page(), encoding="utf-8")
+        replace_file(folder / name, page().encode())
 
 
 if __name__ == "__main__":

@@ -72,7 +72,7 @@ def evictions(
     """
     seconds, origin = source.span_s(last, "--last"), source.Origin(prometheus)
     if server or not origin.url:
-        found = seen_evictions(source.running_scheduler(server, shard_name), seconds)
+        found = seen_evictions(source.told(source.running_scheduler(server, shard_name)), seconds)
     else:
         found = evictions_of(source.prometheus_of(origin), seconds)
     print_evictions(found, by, output)
@@ -94,7 +94,7 @@ def waits(
     short jobs count less than they did. For pods that started more than once the last start counts.
     """
     seconds = source.span_s(last, "--last")
-    found = waits_of(source.running_scheduler(server, shard_name), seconds)
+    found = waits_of(source.told(source.running_scheduler(server, shard_name)), seconds)
     Printer(_print_waits, _wait_rows, queue_names).print(found, output)
 
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @options.sets_settings()
 def run(*, given: options.Given) -> None:
-    """Run the scheduler until SIGTERM or Ctrl-C; the cycle under way is finished first.
+    """Run the scheduler until SIGTERM, SIGHUP or Ctrl-C; the cycle under way is finished first.
 
     Flags override the environment, which overrides the file; settings that none of them names
     have defaults. Unless a setting says --cluster kubernetes, the cluster is one in memory, filled

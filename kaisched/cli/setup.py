@@ -12,6 +12,7 @@ from kaisched.cli import options
 from kaisched.cli.printing import columns, count, print_json, print_table, say, say_text
 from kaisched.errors import ABSENT, ConfigError
 from kaisched.errors import show as shown_value
+from kaisched.files import replace_files
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -75,8 +76,7 @@ def _write(folder: Path, texts: Mapping[str, str], *, is_replacing: bool) -> Non
         )
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        for name, text in texts.items():
-            (folder / name).write_text(text, encoding="utf-8")
+        replace_files({folder / name: text.encode() for name, text in texts.items()})
     except OSError as wrong:
         raise ConfigError(
             f"cannot be written: {wrong.strerror}",
@@ -163,8 +163,7 @@ def crds(
         say_text("---\n".join(files.values()).removesuffix("\n"))
         return
     try:
-        for name, text in files.items():
-            (into / name).write_text(text, encoding="utf-8")
+        replace_files({into / name: text.encode() for name, text in files.items()})
     except OSError as wrong:
         raise ConfigError(
             f"cannot write: {wrong.strerror}",

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast
 
 import typer
 
-from kaisched.cli.options import PROMETHEUS, Place
+from kaisched.cli.options import PROMETHEUS, Given, Place
 from kaisched.cli.printing import Printer, warn, watch
 from kaisched.errors import ConfigError
 from kaisched.objects.usage import check_url
@@ -35,7 +35,7 @@ def server_of(place: Place) -> Server | None:
         ConfigError: the address is none, or another source is named as well.
 
     """
-    from kaisched.cli.live import Server, found_server  # noqa: PLC0415 - not for the help
+    from kaisched.cli.live import Server  # noqa: PLC0415 - not for the help
 
     others = (place.files, place.snapshot, place.daemon, place.kubeconfig, place.context)
     is_elsewhere = any(others) or place.shard is not None
@@ -43,11 +43,23 @@ def server_of(place: Place) -> Server | None:
         if is_elsewhere:
             message = "--server and another option name two sources"
             raise ConfigError(message, path="--server", fix="give one of them")
-        return Server(place.server, place.shard_name, is_named=True)
-    if is_elsewhere or (found := found_server(place.shard_name)) is None:
-        return None
-    warn(f"this is what {found.url} says; --kubeconfig reads the cluster instead")
-    return found
+        return told(Server(place.server, place.shard_name, is_named=True))
+    found = None if is_elsewhere else _found(place.shard_name)
+    return None if found is None else told(found)
+
+
+def told(server: Server) -> Server:
+    """Say which scheduler answers, on standard error; return it."""
+    warn(f"this is what the scheduler at {server.url} says")
+    return server
+
+
+def _found(shard: str) -> Server | None:
+    from kaisched.cli.live import found_server  # noqa: PLC0415 - not for the help
+
+    settings = Given(None, {}).load().settings
+    is_kubernetes = settings.cluster == "kubernetes"
+    return found_server(shard, settings.kubernetes, is_kubernetes=is_kubernetes)
 
 
 def running_scheduler(url: str, shard: str) -> Server:
@@ -57,12 +69,15 @@ def running_scheduler(url: str, shard: str) -> Server:
         ConfigError: the address is none, or there is no scheduler.
 
     """
-    from kaisched.cli.live import NEAR, Server, found_server  # noqa: PLC0415 - not for the help
+    from kaisched.cli.live import NEAR, Server  # noqa: PLC0415 - not for the help
 
-    found = Server(url, shard, is_named=True) if url else found_server(shard)
+    found = Server(url, shard, is_named=True) if url else _found(shard)
     if found is None:
-        fix = f"name one with --server; `kaisched run --view` serves {NEAR}"
-        raise ConfigError("no scheduler serves its live view here", path="--server", fix=fix)
+        fix = (
+            f"write --server {NEAR} for one that runs here with --view; without --server it is only"
+            " looked for where no kubeconfig names a cluster"
+        )
+        raise ConfigError("no live view of a scheduler is named", path="--server", fix=fix)
     return found
 
 

@@ -42,8 +42,9 @@ def command(
 ) -> None:
     """Show queues, jobs, nodes and evictions of a running scheduler until q is pressed.
 
-    It reads the live view of --server, of KAISCHED_SERVER, or of a scheduler on this machine that
-    runs with --view. Where there is no terminal, one frame is printed.
+    It reads the live view of --server or of KAISCHED_SERVER; where no kubeconfig names a cluster,
+    that of a scheduler on this machine that runs with --view. Where there is no terminal, one frame
+    is printed.
     """
     found = source.running_scheduler(server, shard_name)
     if once or not (sys.stdout.isatty() and sys.stdin.isatty()):
@@ -254,11 +255,11 @@ def frame(server: Server, screen: Screen, width: int, height: int) -> list[str]:
     title = f"{_NAMES[screen.pane.key]}: {total}, by {screen.sorted_by}"
     if screen.offset:
         title += f", from {screen.offset + 1}"
-    shown = [*_headline(overview), title, *(lines[: room + 1] or ["none"])]
+    shown = [*_headline(overview, server.url), title, *(lines[: room + 1] or ["none"])]
     return [visible(line)[:width] for line in (*shown, _KEYS)]
 
 
-def _headline(of: Mapping[str, Any]) -> list[str]:
+def _headline(of: Mapping[str, Any], url: str) -> list[str]:
     took_s = of["durationSeconds"] or 0.0
     gpus, jobs = of["gpus"], of["jobs"]
     first = (
@@ -266,7 +267,7 @@ def _headline(of: Mapping[str, Any]) -> list[str]:
         f"  GPUs {gpus['held']:g}/{gpus['total']:g}"
         f"  jobs {jobs['running']} running, {jobs['pending']} waiting"
     )
-    return [first, of["abandoned"] or counted(of["pending"]) or "nothing waits"]
+    return [first, f"{url}: {of['abandoned'] or counted(of['pending']) or 'nothing waits'}"]
 
 
 def _sorted(rows: list[tuple[Any, ...]], screen: Screen) -> list[tuple[Any, ...]]:

@@ -47,8 +47,9 @@ def command(
 
     With --server the answer is that of a running scheduler. Otherwise the daemon's own cycle runs
     on a copy of the state, in this process; nothing is changed anywhere. Where no source is
-    named, that is KAISCHED_SERVER, a scheduler on this machine that runs with --view, or the
-    cluster of the kubeconfig.
+    named, that is the cluster of a kubeconfig, context or KUBECONFIG that is named, the scheduler
+    of KAISCHED_SERVER, the cluster of ~/.kube/config, or a scheduler on this machine that runs with
+    --view. Standard error says which cluster it is about.
 
     The next step was tried on the copy before it is printed, and so was a little less; where none
     helps, that is said.

@@ -539,7 +539,7 @@ def main() -> None:
     """Serve according to the last argument, which is JSON."""
     start = msgspec.json.decode(sys.argv[-1], type=Start)
     # A terminal sends its signals to this process too; only the scheduler ends it.
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     # Faults are counted and reported through the channel. The scheduler reads standard error only
     # at the end, and a full pipe would block us.

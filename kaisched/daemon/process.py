@@ -46,14 +46,14 @@ if TYPE_CHECKING:
     from kaisched.daemon.shard_leader import ShardLeader
     from kaisched.view.publisher import Publisher
 
-_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
+_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 _SCRAPES: Final = USUAL._replace(threads=4)
 """Each thread may wait for the API server to review a token."""
 _RECORDINGS: Final = USUAL._replace(threads=2, whole_s=WAIT_S + USUAL.whole_s)
 
 
 def run_process(loaded: LoadedSettings) -> None:
-    """Run until SIGTERM or SIGINT; the cycle under way is finished first.
+    """Run until SIGTERM, SIGINT or SIGHUP; the cycle under way is finished first.
 
     Raises:
         ConfigError: a setting, a manifest's path or the shard is wrong; nothing was started.
@@ -241,14 +241,22 @@ def _serve(
 
 @contextmanager
 def _ended_by_signals(stop: Callable[[], None]) -> Iterator[None]:
-    """Stop at the first signal; a second one ends the process at once."""
+    """Stop at the first signal; a second one ends the process at once.
+
+    A terminal that is closed may send its signal twice. Under ``nohup`` it stays without effect.
+    """
 
     def end(number: int, _: object) -> None:
-        signal.signal(number, signal.SIG_DFL)
+        signal.signal(number, signal.SIG_IGN if number == signal.SIGHUP else signal.SIG_DFL)
         # Not in the handler: it may have interrupted the thread that holds the lock of stop().
         threading.Thread(target=stop, daemon=True).start()
 
-    before = {number: signal.signal(number, end) for number in _SIGNALS}
+    is_kept = signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
+    before = {
+        number: signal.signal(number, end)
+        for number in _SIGNALS
+        if not (is_kept and number == signal.SIGHUP)
+    }
     try:
         yield
     finally:

@@ -7,6 +7,7 @@ time, with a deadline, and is ``kaisched whatif set``.
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -35,7 +36,10 @@ _PATIENCE_S: Final = 1.0
 _RECORD_S: Final = 8.0
 _TRY_S: Final = 18.0
 """Together less than the time that an answer may take."""
-_WORKER: Final = "import os; os.nice(10); from kaisched.cli import main; main()"
+_WORKER: Final = (
+    "import os; os.nice(10); from kaisched.parent import end_with; end_with({parent});"
+    " from kaisched.cli import main; main()"
+)
 _VALUE: Final = re.compile(
     r"((gpu|cpu|memory)\.(quota|limit|weight)|priority|kValue)=-?[0-9.]{1,12}"
 )
@@ -123,7 +127,8 @@ class Whatif:
 
 def _tried(file: Path, target: str, assignments: Sequence[str]) -> bytes:
     """Return what the worker says; a refusal names the parameter that is wrong."""
-    line = [sys.executable, "-c", _WORKER, "whatif", "set", "--snapshot", str(file), "-o", "json"]
+    worker = _WORKER.format(parent=os.getpid())
+    line = [sys.executable, "-c", worker, "whatif", "set", "--snapshot", str(file), "-o", "json"]
     try:
         done = subprocess.run(  # noqa: S603 - our own program, and words that were checked
             [*line, "--", target, *assignments], capture_output=True, timeout=_TRY_S, check=False

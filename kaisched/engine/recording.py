@@ -32,6 +32,7 @@ from kaisched.core.axis import FIXED
 from kaisched.core.usage import Usage, UsageState
 from kaisched.engine.policy import build_policy
 from kaisched.errors import ConfigError, ObjectError, join_path
+from kaisched.files import replace_file
 from kaisched.framework.cycle import run_cycle
 from kaisched.framework.memory import Memory
 from kaisched.objects.decode import BadObject, decode_object, type_of, without_nulls
@@ -311,7 +312,7 @@ def encoded(recording: Recording) -> bytes:
 
 
 def write_recording(recording: Recording, file: Path) -> None:
-    """Write a recording; compressed if the name of the file ends in ``.gz``.
+    """Write a recording, whole or not at all; compressed if its name ends in ``.gz``.
 
     Raises:
         ConfigError: the file cannot be written.
@@ -321,7 +322,7 @@ def write_recording(recording: Recording, file: Path) -> None:
     if file.suffix == ".gz":
         data = gzip.compress(data, mtime=0)
     try:
-        file.write_bytes(data)
+        replace_file(file, data)
     except OSError as wrong:
         raise ConfigError(
             f"cannot be written: {wrong.strerror or wrong}",

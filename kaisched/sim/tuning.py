@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import copy
 import math
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
@@ -19,6 +20,7 @@ from signal import SIG_BLOCK, SIG_SETMASK, SIGINT, pthread_sigmask
 from typing import Any, Final
 
 from kaisched.errors import ConfigError
+from kaisched.parent import end_with
 from kaisched.sim.machines import Machines, heed
 from kaisched.sim.outcome import Outcome, outcome_of
 from kaisched.sim.output.tables import worst_waits
@@ -275,7 +277,9 @@ def _tried(tasks: Sequence[_Task], processes: int) -> Iterator[Trial]:
         yield from map(_try, tasks)
         return
     # A fresh process each: state inherited by a fork may differ from run to run.
-    pool = ProcessPoolExecutor(min(processes, len(tasks)), mp_context=get_context("spawn"))
+    pool = ProcessPoolExecutor(
+        min(processes, len(tasks)), get_context("spawn"), end_with, (os.getpid(),)
+    )
     try:
         # Processes begin here, and inherit that Ctrl-C is blocked: it is for this process alone.
         before = pthread_sigmask(SIG_BLOCK, {SIGINT})

@@ -82,7 +82,7 @@ def from_file(path: Path, resource: str, start_s: float, end_s: float) -> Period
         with tempfile.TemporaryDirectory(prefix="kaisched-") as folder:
             for ending in _PARTS:
                 beside = path.with_name(path.name + ending)
-                if beside.exists():
+                if beside.is_file():
                     shutil.copyfile(beside, Path(folder, f"usage{ending}"))
             file = UsageFile(Path(folder, "usage"))
             try:

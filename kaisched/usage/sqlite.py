@@ -60,6 +60,9 @@ def why_foreign(path: Path) -> str:
         return ""
     if not stat.S_ISREG(mode):
         return "a folder" if stat.S_ISDIR(mode) else "a device or pipe, no file"
+    for part in _parts(path)[1:]:
+        if _is_there(part) and not _is_file(part):
+            return f"beside {part.name}, which is no file"
     first = _begin_of(path, _PAGE)
     if first and not first.startswith(_MAGIC):
         return "a file of something else"
@@ -73,6 +76,20 @@ def why_foreign(path: Path) -> str:
 def _begin_of(path: Path, size: int) -> bytes:
     with path.open("rb") as file:
         return file.read(size)
+
+
+def _parts(path: Path) -> list[Path]:
+    """Return the file, and those that SQLite has beside it."""
+    return [path.with_name(path.name + ending) for ending in _ASIDE]
+
+
+def _is_there(path: Path) -> bool:
+    return path.is_symlink() or path.exists()
+
+
+def _is_file(path: Path) -> bool:
+    """Tell whether this is a regular file, and no link to one."""
+    return path.is_file() and not path.is_symlink()
 
 
 # -- the file --------------------------------------------------------------------------------------
@@ -250,30 +267,42 @@ def _make_private(path: Path) -> str:
         path.parent.parent.mkdir(parents=True, exist_ok=True)
         path.parent.mkdir(mode=0o700, exist_ok=True)
     # SQLite gives the files beside it the mode of this one.
-    os.close(os.open(path, os.O_RDWR | os.O_CREAT, _OURS))
-    for part in (path.with_name(path.name + ending) for ending in _ASIDE):
-        if not part.exists():
+    os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_NONBLOCK, _OURS))
+    for part in _parts(path):
+        if part != path and not _is_file(part):
             continue
         mode = stat.S_IMODE(part.stat().st_mode)
         try:
             if mode & ~_OURS:
-                part.chmod(mode & _OURS)
+                _set_mode(part, mode & _OURS)
         except OSError as error:
             return f"others may read {part}: its mode {mode:o} stays ({_said(error)})"
     return ""
 
 
+def _set_mode(path: Path, mode: int) -> None:
+    """Set the rights of a regular file, by its number: its name may lead elsewhere meanwhile."""
+    number = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        if stat.S_ISREG(os.fstat(number).st_mode):
+            os.fchmod(number, mode)
+    finally:
+        os.close(number)
+
+
 def move_aside(path: Path, now_s: float) -> Path:
-    """Rename a corrupt file with the files beside it, and return its new name."""
+    """Rename a corrupt file with the files beside it, and return its new name.
+
+    No other file is replaced, and what is no file stays.
+    """
     stamp = datetime.fromtimestamp(now_s, UTC).strftime("%Y%m%dT%H%M%SZ")
     aside, number = path.with_name(f"{path.name}.corrupt-{stamp}"), 1
-    while aside.exists():
+    while any(map(_is_there, _parts(aside))):
         number += 1
         aside = path.with_name(f"{path.name}.corrupt-{stamp}-{number}")
-    for ending in _ASIDE:
-        part = path.with_name(path.name + ending)
-        if part.exists():
-            part.rename(aside.with_name(aside.name + ending))
+    for part, to in zip(_parts(path), _parts(aside), strict=True):
+        if _is_file(part) or (part == path and part.is_file()):
+            part.rename(to)
     return aside
 
 

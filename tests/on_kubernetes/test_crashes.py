@@ -239,7 +239,8 @@ def test_b37_a_log_that_nobody_reads_holds_nothing_up(cluster, start, is_closed)
 
 
 @pytest.mark.fault("B35")
-def test_b35_sigterm_lets_others_lead_at_once(cluster, start):
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_b35_an_orderly_end_lets_others_lead_at_once(cluster, start, number):
     lease = {
         "KAISCHED_LEADER_ELECTION__ENABLED": "true",
         "KAISCHED_LEADER_ELECTION__LEASE_DURATION": "90s",
@@ -248,7 +249,7 @@ def test_b35_sigterm_lets_others_lead_at_once(cluster, start):
     process = start(**lease)
     cluster.gang("g", "a", 8)
     cluster.wait_placed(*(f"g-{number}" for number in range(8)), seconds=PATIENCE_S)
-    process.terminate()
+    process.send_signal(number)
     assert process.wait(PATIENCE_S) == 0
     start(**lease)
     cluster.pod("next", "a")

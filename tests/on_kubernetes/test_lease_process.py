@@ -183,7 +183,7 @@ def test_signals_for_the_scheduler_do_not_end_the_process_that_renews(lead):
     leader = lead(times=LONG)
     until(lambda: leader.won)
     first = leader.leases.pid
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         os.kill(first, number)
     known = len(leader.late)
     until(lambda: len(leader.late) > known + 2)

@@ -43,6 +43,31 @@ class Access:
     """
     namespace: str = DEFAULT_NAMESPACE
     """The namespace of our own pod."""
+    context: str = ""
+    """The context of the kubeconfig; empty in a pod."""
+    cluster: str = ""
+    """What the kubeconfig calls the cluster; empty in a pod."""
+
+    def __str__(self) -> str:
+        """Say which cluster this is."""
+        if not self.context:
+            return f"the cluster at {self.host}"
+        return f"context {self.context}, cluster {self.cluster} at {self.host}"
+
+
+def is_cluster_named(kubeconfig: str = "", context: str = "") -> bool:
+    """Tell whether the user has named a cluster: by a kubeconfig, a context or ``KUBECONFIG``."""
+    return bool(kubeconfig or context or os.environ.get("KUBECONFIG"))
+
+
+def has_kubeconfig() -> bool:
+    """Tell whether there is a kubeconfig where no file is named."""
+    return any(it.is_file() for it in _usual_files())
+
+
+def _usual_files() -> list[Path]:
+    named = (os.environ.get("KUBECONFIG") or "~/.kube/config").split(os.pathsep)
+    return [Path(it).expanduser() for it in named if it]
 
 
 def find_access(kubeconfig: Path | None = None, context: str = "") -> Access:
@@ -65,18 +90,18 @@ def find_access(kubeconfig: Path | None = None, context: str = "") -> Access:
     _check_kubeconfig(kubeconfig)
     config: Any = official
     found = Configuration()
-    token_file = None
+    token_file, name, cluster = None, "", ""
     is_in_pod = "KUBERNETES_SERVICE_HOST" in os.environ and "KUBECONFIG" not in os.environ
     try:
         if kubeconfig is None and not context and is_in_pod:
             config.load_incluster_config(client_configuration=found)
         else:
             config.load_kube_config(
-                config_file=None if kubeconfig is None else str(kubeconfig),
+                config_file=_places(kubeconfig),
                 context=context or None,
                 client_configuration=found,
             )
-            token_file = _token_file(kubeconfig, context)
+            name, cluster, token_file = _chosen(kubeconfig, context)
     except Exception as wrong:
         # A bad file makes the official client raise any exception. Its own messages may be shown;
         # the message of another exception may contain a part of the file.
@@ -93,15 +118,20 @@ def find_access(kubeconfig: Path | None = None, context: str = "") -> Access:
         # `insecure-skip-tls-verify` was set on purpose: do not warn for every connection.
         urllib3.disable_warnings(urllib3.exceptions.InsecureRequestWarning)
     asked = _authorization(found) if token_file is None else TokenFile(token_file).authorization
-    return Access(found.host.rstrip("/"), _pool_of(found), asked, _namespace())
+    host = found.host.rstrip("/")
+    return Access(host, _pool_of(found), asked, _namespace(), name, cluster)
+
+
+def _places(kubeconfig: Path | None) -> str:
+    """Return the files as ``KUBECONFIG`` names them."""
+    return os.pathsep.join(map(str, _usual_files() if kubeconfig is None else [kubeconfig]))
 
 
 def _check_kubeconfig(kubeconfig: Path | None) -> None:
     """Say what is wrong with the file that is to be read, where it is that there is none."""
     is_in_pod = "KUBERNETES_SERVICE_HOST" in os.environ
     if kubeconfig is None:
-        named = os.environ.get("KUBECONFIG", "~/.kube/config").split(os.pathsep)
-        files = [Path(it).expanduser() for it in named if it]
+        files = _usual_files()
         if not is_in_pod and not any(it.is_file() for it in files):
             fix = "name one with --kubeconfig, or manifests with -f"
             raise ConfigError(f"there is no kubeconfig {' or '.join(map(str, files))}", fix=fix)
@@ -149,23 +179,25 @@ class TokenFile:
         # Else the file is being replaced: use the old token, and read again next time.
 
 
-def _token_file(kubeconfig: Path | None, context: str) -> Path | None:
-    """Return the file with the token of the context's user.
+def _chosen(kubeconfig: Path | None, context: str) -> tuple[str, str, Path | None]:
+    """Return the names of context and cluster, and the file with the token of the user.
 
     The official client reads the file only once, but the token in it is renewed.
     """
     from kubernetes.config import kube_config  # noqa: PLC0415
 
     official: Any = kube_config
-    places = official.KUBE_CONFIG_DEFAULT_LOCATION if kubeconfig is None else str(kubeconfig)
-    merged = official.KubeConfigMerger(places).config
-    chosen = merged["contexts"].get_with_name(context or merged["current-context"])["context"]
+    merged = official.KubeConfigMerger(_places(kubeconfig)).config
+    name = str(context or merged["current-context"])
+    chosen = merged["contexts"].get_with_name(name)["context"]
+    cluster = str(chosen["cluster"])
     user = merged["users"].get_with_name(chosen["user"], safe=True) if "user" in chosen else None
     entry = user["user"] if user is not None and "user" in user else None
     if not entry or "tokenFile" not in entry or not entry["tokenFile"]:
-        return None
+        return name, cluster, None
     # A path is relative to the file that names it.
-    return Path(entry.path).expanduser().absolute().parent / str(entry["tokenFile"])
+    file = Path(entry.path).expanduser().absolute().parent / str(entry["tokenFile"])
+    return name, cluster, file
 
 
 def _pool_of(found: Any) -> dict[str, Any]:

@@ -42,7 +42,7 @@ _AGAIN_S: Final = 0.2
 """Pause between starts of the process; leadership is held for some seconds without it."""
 _LAST_S: Final = 2.0
 """How long the process may take to end."""
-_QUIET: Final = {signal.SIGINT, signal.SIGTERM}
+_QUIET: Final = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP}
 """Signals for the scheduler only, which releases the lease when its writes are done."""
 _STATES: Final = {"T": "is stopped", "t": "is stopped", "Z": "has ended", "X": "has ended"}
 _LONGEST: Final = 4096

@@ -9,13 +9,14 @@ import csv
 import io
 import json
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Any, Final
 
 from kaisched.errors import ConfigError
+from kaisched.files import replace_files
 from kaisched.sim.cluster import NOBODY, DeviceUse
 from kaisched.sim.machines import heed
 from kaisched.sim.outcome import HOUR_S, Outcome, Timeline, outcome_of, timeline_of
@@ -128,22 +129,33 @@ def write_files(result: Result, folder: Path) -> list[Path]:
     }
     if result.devices:
         texts["devices.csv"] = _csv(DEVICE_COLUMNS, _device_rows(result))
-    return [write_text(folder / name, text) for name, text in texts.items()]
+    return write_texts(folder, texts)
+
+
+def write_texts(folder: Path, texts: Mapping[str, str]) -> list[Path]:
+    """Write files of a folder, and the folders above it: each is whole, or what it was before.
+
+    Raises:
+        ConfigError: a file cannot be written.
+
+    """
+    files = {folder / name: text.encode() for name, text in texts.items()}
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        replace_files(files)
+    except OSError as error:
+        raise _unwritable(Path(error.filename or folder), error) from None
+    return list(files)
 
 
 def write_text(path: Path, text: str) -> Path:
-    """Write a file, and the folders above it.
+    """Write one file as :func:`write_texts` does.
 
     Raises:
         ConfigError: the file cannot be written.
 
     """
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8", newline="\n")
-    except OSError as error:
-        raise _unwritable(path, error) from None
-    return path
+    return write_texts(path.parent, {path.name: text})[0]
 
 
 def check_folder(folder: Path) -> None:

@@ -28,7 +28,7 @@ from kaisched.sim.output.comparison import (
     runs_legend,
     wrong_chart,
 )
-from kaisched.sim.output.files import Result, write_text
+from kaisched.sim.output.files import Result, write_text, write_texts
 from kaisched.sim.output.page import (
     GAP,
     Chart,
@@ -184,7 +184,7 @@ def write_pictures(result: Result, folder: Path) -> list[Path]:
         "fair-share": picture(name, columns, SHARES_LEGEND),
         "gpu-hours": picture(name, [[hours_chart(line, shown, width=_WIDE)]]),
     }
-    return [write_text(folder / f"{stem}.svg", text) for stem, text in texts.items()]
+    return write_texts(folder, {f"{stem}.svg": text for stem, text in texts.items()})
 
 
 def write_compared(results: Sequence[Result], folder: Path) -> Path:

@@ -6,6 +6,7 @@ import socket
 import subprocess
 import sys
 import threading
+from pathlib import Path
 
 import pytest
 import yaml
@@ -13,17 +14,34 @@ import yaml
 from kaisched.cli.app import run_line
 from kaisched_apiserver import playground
 from tests.contract.apiserver.client import client_of
+from tests.waiting import until
+
+
+def descendants(pid):
+    """Return the numbers of all processes below one."""
+    found = []
+    for children in Path(f"/proc/{pid}/task").glob("*/children"):
+        for child in map(int, children.read_text().split()):
+            found += [child, *descendants(child)]
+    return found
+
+
+def is_alive(pid):
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0] not in "ZX"
+    except OSError:
+        return False
 
 
 @pytest.fixture
 def start(tmp_path):
     running = []
 
-    def run(*options):
+    def run(*options, scheduler="--no-scheduler"):
         path = tmp_path / "kubeconfig"
         line = [sys.executable, "-m", "kaisched", "playground", "--kubeconfig", str(path)]
         process = subprocess.Popen(
-            [*line, "--no-scheduler", *options],
+            [*line, scheduler, *options],
             stdout=subprocess.PIPE,
             text=True,
             env={**os.environ, "PYTHONUNBUFFERED": "1"},
@@ -39,7 +57,7 @@ def start(tmp_path):
         process.stdout.close()
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_it_serves_until_it_is_told_to_end(start, number):
     process, path, told = start("--nodes", "3", "--gpus-per-node", "4")
     server = yaml.safe_load(path.read_text())["clusters"][0]["cluster"]["server"]
@@ -52,6 +70,17 @@ def test_it_serves_until_it_is_told_to_end(start, number):
     process.send_signal(number)
     assert process.wait(60) == 0
     assert not path.exists()
+
+
+@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGKILL])
+def test_no_scheduler_outlives_it(start, number):
+    """Its scheduler has children of its own: that which serves, and that which keeps the lease."""
+    process, _, _ = start("--nodes", "1", scheduler="--scheduler")
+    until(lambda: len(descendants(process.pid)) >= 3)
+    left = descendants(process.pid)
+    process.send_signal(number)
+    process.wait(60)
+    until(lambda: not any(map(is_alive, left)))
 
 
 def test_it_says_where_the_page_is(capsys, tmp_path):
@@ -89,7 +118,8 @@ def test_a_scheduler_is_a_process_that_knows_the_kubeconfig(monkeypatch, tmp_pat
     )
     playground._start_scheduler(tmp_path / "kubeconfig", 8083)
     line, options = started[0]
-    assert line[1:6] == ["-m", "kaisched", "run", "--cluster", "kubernetes"]
+    assert line[1] == "-c"
+    assert line[3:6] == ["run", "--cluster", "kubernetes"]
     assert options["env"]["KUBECONFIG"] == str(tmp_path / "kubeconfig")
 
 

@@ -116,9 +116,10 @@ def url(published):
 
 
 @pytest.fixture
-def rested(published, monkeypatch):
-    """The loop has time for readers, and no other scheduler of this machine is asked."""
+def rested(published, monkeypatch, tmp_path):
+    """The loop has time for readers, and no other scheduler or cluster of this machine is asked."""
     published.inquiries._rests_until_s = 0.0
     monkeypatch.setattr(live, "NEAR", "http://127.0.0.1:9")
-    for name in (live.VARIABLE, live.TOKEN):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for name in (live.VARIABLE, live.TOKEN, "KUBECONFIG", "KAISCHED_CLUSTER"):
         monkeypatch.delenv(name, raising=False)

@@ -194,7 +194,8 @@ def test_an_error_does_not_tell_what_lets_us_in(monkeypatch, capsys):
     assert capsys.readouterr().err == "kaisched: refused: Bearer *** at http://***@here/\n"
 
 
-def test_the_daemon_runs_and_ends_on_sigterm(manifests):
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_the_daemon_runs_and_ends_on_a_signal(manifests, number):
     """Run the whole command line in a process of its own."""
     process = subprocess.Popen(
         [
@@ -220,7 +221,9 @@ def test_the_daemon_runs_and_ends_on_sigterm(manifests):
         events.append(json.loads(line))
         if events[-1]["event"] == "cycle_completed":
             break
-    process.send_signal(signal.SIGTERM)
+    process.send_signal(number)
+    if number == signal.SIGHUP:  # a shell and the system may both send it
+        process.send_signal(number)
     rest = [json.loads(line) for line in process.stderr]
     process.stderr.close()
     assert process.wait(60) == 0

@@ -8,6 +8,7 @@ import yaml
 from kaisched.cli import live, printing, top
 from kaisched.cli.live import Server
 from kaisched.cli.top import PANES, Screen, frame
+from kaisched.config.settings import Kubernetes
 from kaisched.errors import ClusterUnavailable, ConfigError
 
 pytestmark = pytest.mark.usefixtures("rested")
@@ -28,7 +29,9 @@ LINES = [
 
 @pytest.mark.parametrize("line", LINES, ids=" ".join)
 def test_a_running_scheduler_says_what_the_files_say(run, crowd, url, line):
-    assert run(*line, "--server", url) == run(*line, "-f", crowd)
+    code, out, err = run(*line, "--server", url)
+    assert (code, out) == run(*line, "-f", crowd)[:2]
+    assert err == f"kaisched: this is what the scheduler at {url} says\n"
 
 
 @pytest.mark.parametrize("line", [LINES[1], LINES[5], LINES[6]], ids=" ".join)
@@ -75,20 +78,22 @@ def test_csv_has_a_row_for_each_queue_job_or_pod(run, crowd, url):
         (("queue", "ls", "--server", "URL", "-f", "x"), 2, "name two sources"),
         (("queue", "ls", "--server", "URL", "--shard-name", "x"), 2, "there is no shard x"),
         (("queue", "ls", "-f", "CROWD", "--watch"), 2, "only a running scheduler can be watched"),
-        (("top",), 2, "no scheduler serves its live view here"),
+        (("top",), 2, "no live view of a scheduler is named"),
     ],
 )
 def test_what_is_wrong_is_one_line(run, crowd, url, line, code, said):
     found = run(*(word.replace("URL", url).replace("CROWD", str(crowd)) for word in line))
-    assert (found[0], found[1], len(found[2].splitlines())) == (code, "", 1)
-    assert said in found[2]
+    *which, last = found[2].splitlines()
+    assert found[:2] == (code, "")
+    assert all(text.startswith("kaisched: this is ") for text in which)
+    assert said in last
 
 
 def test_a_scheduler_of_this_machine_is_found_and_named(run, url, monkeypatch):
     monkeypatch.setattr(live, "NEAR", url)
     code, out, err = run("queue", "ls")
     assert (code, out) == run("queue", "ls", "--server", url)[:2]
-    assert err == f"kaisched: this is what {url} says; --kubeconfig reads the cluster instead\n"
+    assert err == f"kaisched: this is what the scheduler at {url} says\n"
     monkeypatch.setattr(live, "NEAR", "http://127.0.0.1:9")
     monkeypatch.setenv(live.VARIABLE, url)
     assert run("queue", "ls")[:2] == (code, out)
@@ -97,7 +102,7 @@ def test_a_scheduler_of_this_machine_is_found_and_named(run, url, monkeypatch):
 def test_a_token_goes_only_where_the_user_has_named_a_scheduler(url, monkeypatch):
     monkeypatch.setenv(live.TOKEN, "secret")
     monkeypatch.setattr(live, "NEAR", url)
-    assert live.found_server("")._headers == {}
+    assert live.found_server("", Kubernetes(), is_kubernetes=False)._headers == {}
     assert Server(url, is_named=True)._headers == {"Authorization": "Bearer secret"}
 
 
@@ -155,7 +160,7 @@ def test_top_prints_one_frame_where_there_is_no_terminal(run, url):
     assert (code, err) == (0, "")
     assert out.splitlines()[:7] == [
         "shard default  cycle 7: 12.5 ms  GPUs 4/16  jobs 1 running, 3 waiting",
-        "1 ExceedsAnyNode, 2 OverLimit",
+        f"{url}: 1 ExceedsAnyNode, 2 OverLimit",
         "queues: 3, by order",
         "QUEUE  FAIR SHARE  HELD  ASKED  QUOTA  RUNNING  WAITING  REASONS",
         "root           12     4     12     16        1        3  1 ExceedsAnyNode, 2",
@@ -197,3 +202,74 @@ def test_top_draws_until_q_is_pressed_and_outlives_a_silent_server(url, capsys):
     top.run(Server("http://127.0.0.1:9"), 0.0, lambda _: next(keys))
     assert "no answer from http://127.0.0.1:9" in capsys.readouterr().out
     assert set(PANES) == {"u", "j", "n", "e"}
+
+
+# -- two clusters: a scheduler of A serves its view here, and a kubeconfig names B ---------------
+
+ANSWERS = (("queue", "ls"), ("why", "a-1"), ("alloc",), ("fairness",))
+
+
+def kubeconfig_of_b(file):
+    """Name a cluster that does not answer."""
+    file.parent.mkdir(exist_ok=True)
+    file.write_text(
+        yaml.safe_dump(
+            {
+                "apiVersion": "v1",
+                "kind": "Config",
+                "current-context": "ctx-b",
+                "contexts": [{"name": "ctx-b", "context": {"cluster": "b", "user": "me"}}],
+                "clusters": [{"name": "b", "cluster": {"server": "http://127.0.0.1:9"}}],
+                "users": [{"name": "me", "user": {}}],
+            }
+        )
+    )
+    return str(file)
+
+
+ABOUT_B = "this is about context ctx-b, cluster b at http://127.0.0.1:9"
+
+
+@pytest.mark.parametrize("line", ANSWERS, ids=" ".join)
+@pytest.mark.parametrize(
+    "naming",
+    ["KUBECONFIG", "KAISCHED_KUBERNETES__KUBECONFIG", "KAISCHED_KUBERNETES__CONTEXT", "HOME"],
+)
+def test_a_kubeconfig_goes_before_what_this_machine_serves(
+    run, url, monkeypatch, tmp_path, line, naming
+):
+    monkeypatch.setattr(live, "NEAR", url)
+    kubeconfig_of_b(tmp_path / ".kube" / "config")
+    if naming == "KAISCHED_KUBERNETES__CONTEXT":
+        monkeypatch.setenv(naming, "ctx-b")
+    elif naming != "HOME":
+        (tmp_path / ".kube" / "config").rename(tmp_path / "b")
+        monkeypatch.setenv(naming, str(tmp_path / "b"))
+    code, out, err = run(*line)
+    assert (code, out) == (4, "")
+    assert ABOUT_B in err
+    # A scheduler that the user has named goes before the usual file only.
+    monkeypatch.setenv(live.VARIABLE, url)
+    code, _, err = run(*line)
+    assert (code == 0, ABOUT_B in err) == ((True, False) if naming == "HOME" else (False, True))
+
+
+def test_kubectl_never_asks_this_machine(run, url, monkeypatch):
+    monkeypatch.setattr(live, "NEAR", url)
+    monkeypatch.setenv("KAISCHED_CLUSTER", "kubernetes")
+    for line in (*ANSWERS, ("top",)):
+        code, out, err = run(*line)
+        assert (code, out) == (2, "")
+        assert "there is no kubeconfig" in err or "no live view of a scheduler is named" in err
+
+
+def test_top_and_reports_ask_no_scheduler_of_this_machine_where_a_cluster_is_named(
+    run, url, monkeypatch, tmp_path
+):
+    monkeypatch.setattr(live, "NEAR", url)
+    for line in (("top",), ("report", "waits")):
+        monkeypatch.delenv("KUBECONFIG", raising=False)
+        assert url in "".join(run(*line)[1:])
+        monkeypatch.setenv("KUBECONFIG", kubeconfig_of_b(tmp_path / "b"))
+        assert run(*line)[0] == 2
+        assert run(*line, "--server", url)[0] == 0

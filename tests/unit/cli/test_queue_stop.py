@@ -31,7 +31,15 @@ def cluster(tmp_path, run):
         def spec():
             return json.loads(client.call("GET", f"{PATH}/team-a").data)["spec"]
 
-        yield lambda *line: run("queue", *line, "--kubeconfig", file), spec
+        def on(*line):
+            code, out, err = run("queue", *line, "--kubeconfig", file)
+            which = f"context playground, cluster playground at {server.url}"
+            about = f"kaisched: this is about {which}\n"
+            assert err.startswith(about)
+            assert not out or out.endswith(f"; {which}\n")
+            return code, out.replace(f"; {which}", ""), err.removeprefix(about)
+
+        yield on, spec
 
 
 def test_a_queue_is_held_drained_and_resumed(cluster):

@@ -29,10 +29,10 @@ BOTH = [
 @pytest.mark.parametrize("form", ["table", "json", "csv", "name"])
 @pytest.mark.parametrize("line", BOTH, ids=" ".join)
 def test_a_running_scheduler_says_what_the_files_say(run, live_files, url, line, form):
-    there = run(*line, "--server", url, "-o", form)
-    assert there == run(*line, "-f", live_files, "-o", form)
-    assert there[::2] == (0, "")
-    assert there[1]
+    code, out, err = run(*line, "--server", url, "-o", form)
+    assert (code, out, "") == run(*line, "-f", live_files, "-o", form)
+    assert (code, err) == (0, f"kaisched: this is what the scheduler at {url} says\n")
+    assert out
 
 
 @pytest.mark.proportion
@@ -100,8 +100,8 @@ def test_a_wrong_line_is_one_line(run, live_files, line, code, said):
         (("usage", "--prometheus", "x:9090"), 2, "write it like http://prometheus:9090"),
         (("usage", "--prometheus", "http://127.0.0.1:9"), 5, "did not answer"),
         (("evictions", "--prometheus", "http://127.0.0.1:9"), 5, "did not answer"),
-        (("evictions",), 2, "no scheduler serves its live view here"),
-        (("waits",), 2, "no scheduler serves its live view here"),
+        (("evictions",), 2, "no live view of a scheduler is named"),
+        (("waits",), 2, "no live view of a scheduler is named"),
     ],
     ids=lambda it: " ".join(it) if isinstance(it, tuple) else "",
 )
@@ -301,7 +301,7 @@ def test_waits_are_those_of_jobs_that_wait_and_of_those_that_started():
 
 def test_waits_of_a_running_scheduler_are_a_table(run, url):
     code, out, err = run("report", "waits", "--server", url)
-    assert (code, err) == (0, "")
+    assert (code, err) == (0, f"kaisched: this is what the scheduler at {url} says\n")
     assert out
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from kaisched.usage.history import Window
-from kaisched.usage.sqlite import SqliteStore
+from kaisched.usage.sqlite import SqliteStore, move_aside
 from tests.unit.usage.samples import HOUR, RESOURCES, fill, sample, units_of
 
 NULL = Path("/dev/null")
@@ -81,6 +81,35 @@ def test_what_is_no_history_is_left_as_it_is(tmp_path, kind):
     assert units_of(usage) > 0
     assert look_of(tmp_path) == before
     assert NULL.stat().st_mode == device
+
+
+@pytest.mark.parametrize("ending", ["-wal", "-shm"])
+@pytest.mark.parametrize("kind", ["pipe", "link to text", "link to a device", "folder"])
+def test_what_is_no_file_beside_a_history_is_left_as_it_is(tmp_path, kind, ending):
+    path = tmp_path / "u.db"
+    fill(SqliteStore(path, Window(), 0.0), [sample(60, a=5), sample(120, a=5)]).close()
+    target = tmp_path / "target"
+    target.write_text("of mine")
+    target.chmod(0o644)
+    FILES[kind](tmp_path / f"u.db{ending}")
+    before, device = look_of(tmp_path), NULL.stat().st_mode
+    store = fill(SqliteStore(path, Window(), 0.0), [sample(60, a=5), sample(120, a=5)])
+    (reason,) = store.usage(HOUR, ["a"], RESOURCES).reasons
+    store.close()
+    assert f"{path}: beside u.db{ending}, which is no file" in reason
+    assert (look_of(tmp_path), NULL.stat().st_mode) == (before, device)
+
+
+def test_a_corrupt_history_replaces_no_file_and_moves_no_link(tmp_path):
+    path, other = tmp_path / "u.db", tmp_path / "other"
+    path.write_bytes(b"corrupt")
+    other.write_text("of mine")
+    (tmp_path / "u.db-wal").symlink_to(other)
+    taken = tmp_path / "u.db.corrupt-19700101T000000Z-wal"
+    taken.write_text("of before")
+    assert move_aside(path, 0.0).name == "u.db.corrupt-19700101T000000Z-2"
+    assert taken.read_text() == "of before"
+    assert (tmp_path / "u.db-wal").readlink() == other
 
 
 def test_an_empty_file_becomes_a_history(tmp_path):

@@ -323,7 +323,7 @@ def test_a_file_that_cannot_be_tightened_is_told(tmp_path, monkeypatch):
     def refused(*_, **__):
         raise PermissionError(1, "Operation not permitted")
 
-    monkeypatch.setattr(Path, "chmod", refused)
+    monkeypatch.setattr(os, "fchmod", refused)
     store = opened(path, HOUR)
     assert store.usage(HOUR, ["a"], RESOURCES).reasons == (
         f"others may read {path}: its mode 644 stays (Operation not permitted)",

@@ -17,6 +17,7 @@ from typing import Any, Final, NamedTuple
 import yaml
 
 from kaisched.errors import ConfigError
+from kaisched.files import replace_file
 from kaisched_apiserver.controllers import Controllers
 from kaisched_apiserver.kubelets import AGENT, Kubelets
 from kaisched_apiserver.server import ApiServer
@@ -243,7 +244,7 @@ def kubeconfig_of(url: str, token: str = "") -> str:
 # The playground: an API server, stand-ins for all that acts in a cluster, and the scheduler.
 
 
-_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
+_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 _NAMESPACE: Final = "kaisched"
 """Where the scheduler keeps its lease, as where it is deployed."""
 _VIEW_PORT: Final = 8083
@@ -251,6 +252,11 @@ _RECORDED: Final = {"KAISCHED_SNAPSHOTS__ENABLED": "true", "KAISCHED_SNAPSHOTS__
 """The page's what-if works on recordings."""
 _PATIENCE_S: Final = 10.0
 _POLL_S: Final = 0.5
+_RUN: Final = (
+    "from kaisched.parent import end_with; end_with({parent});"
+    " from kaisched.cli import main; main()"
+)
+"""The command line of kaisched, as a process that ends with this one."""
 
 
 class Size(NamedTuple):
@@ -284,7 +290,7 @@ def playground(size: Size, *, port: int = 0) -> Iterator[ApiServer]:
 
 
 def run_playground(size: Size, *, port: int, kubeconfig: Path | None, has_scheduler: bool) -> None:
-    """Serve a cluster, and schedule it, until SIGTERM or SIGINT.
+    """Serve a cluster, and schedule it, until SIGTERM, SIGINT or SIGHUP.
 
     Raises:
         ConfigError: the port is taken or the kubeconfig cannot be written.
@@ -322,9 +328,11 @@ def _free_port() -> int:
 def _start_scheduler(kubeconfig: Path, view_port: int) -> subprocess.Popen[bytes]:
     """Start ``kaisched run`` on the cluster of a kubeconfig, with its page.
 
-    It is a process of its own, as it would be in a cluster: it has the other core to itself.
+    It is a process of its own, as it would be in a cluster: it has the other core to itself. It
+    ends with the playground, whatever ends that.
     """
-    line = [sys.executable, "-m", "kaisched", "run", "--cluster", "kubernetes"]
+    program = _RUN.format(parent=os.getpid())
+    line = [sys.executable, "-c", program, "run", "--cluster", "kubernetes"]
     ports = ["--metrics-port", "0", "--health-port", "0", "--view", "--view-port", str(view_port)]
     return subprocess.Popen(  # noqa: S603 - our own program
         [*line, *ports],
@@ -336,7 +344,7 @@ def _start_scheduler(kubeconfig: Path, view_port: int) -> subprocess.Popen[bytes
 
 def _write(path: Path, text: str) -> None:
     try:
-        path.write_text(text, encoding="utf-8")
+        replace_file(path, text.encode())
     except OSError as wrong:
         raise ConfigError(
             f"cannot be written: {wrong.strerror or wrong}",
@@ -374,7 +382,8 @@ def _wait(stopped: threading.Event, scheduler: subprocess.Popen[bytes] | None) -
             text = (
                 f"kaisched: the scheduler has ended with exit code {code}; the API server goes on"
             )
-            print(text, file=sys.stderr, flush=True)  # noqa: T201
+            with suppress(OSError):  # the terminal may be gone
+                print(text, file=sys.stderr, flush=True)  # noqa: T201
             scheduler = None
 
 
