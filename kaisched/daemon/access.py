@@ -11,6 +11,7 @@ import hashlib
 import threading
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeAlias, TypeVar
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -45,6 +46,13 @@ _V = TypeVar("_V")
 def is_local(request: Request) -> bool:
     """Tell whether a request names this machine: a browser's page from elsewhere does not."""
     return request.host in _HOSTS or request.host.rpartition(":")[0] in _HOSTS
+
+
+def is_cross_site(request: Request) -> bool:
+    """Tell whether a browser asks for a page of another site; programs say nothing of theirs."""
+    if request.sec_fetch_site not in {"", "same-origin", "none"}:
+        return True
+    return bool(request.origin) and urlsplit(request.origin).netloc != request.host
 
 
 class User(msgspec.Struct):

@@ -24,6 +24,9 @@ class Request(NamedTuple):
     authorization: str = ""
     if_none_match: str = ""
     """The ETag of the answer that the client has."""
+    origin: str = ""
+    sec_fetch_site: str = ""
+    """What a browser says of the page that asks."""
 
 
 class Page(NamedTuple):
@@ -44,7 +47,7 @@ class Reads(NamedTuple):
     query: tuple[str, ...] = ()
     """Query parameters that are read; ``name=`` if the value counts, else only its presence."""
     headers: tuple[str, ...] = ()
-    """Headers that are read, of ``accept``, ``host``, ``authorization`` and ``if-none-match``."""
+    """Headers that are read, by the names of the fields of a request."""
     is_polled: bool = False
     """Whether the page is made every second, ready for probes; ``query`` then has flags only."""
 

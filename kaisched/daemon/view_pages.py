@@ -25,6 +25,7 @@ from kaisched.daemon.access import (
     Access,
     Reviews,
     TooManyQueuesError,
+    is_cross_site,
     local_access,
     no_tokens,
     open_access,
@@ -279,7 +280,8 @@ class ViewPages:
         headers = ("host", "authorization", "if-none-match")
         page = Source(self._page, Reads(tuple(f"{it}=" for it in PARAMETERS), headers))
         stream = Source(self._changes, Reads(headers=headers[:2]))
-        trial = Source(self._page, Reads(("shard=", "target=", "set="), headers))
+        of_browser = (*headers, "origin", "sec-fetch-site")
+        trial = Source(self._page, Reads(("shard=", "target=", "set="), of_browser))
         return {ROOT: page, f"{ROOT}/": page, WHATIF: trial, CHANGES: stream}
 
     def news(self) -> bytes:
@@ -316,6 +318,8 @@ class ViewPages:
         sight = self._access(request)
         if isinstance(sight, Page):
             return sight
+        if request.path == WHATIF and is_cross_site(request):
+            return text_page(HTTPStatus.FORBIDDEN, "a page of another site starts no trial")
         try:
             body = self._body(request, sight)
         except TooManyQueuesError:

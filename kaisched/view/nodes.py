@@ -14,6 +14,8 @@ from kaisched.view.documents import by_name, envelope, gpus
 from kaisched.view.paths import Part
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from kaisched.view.reading import Reading, Sight
 
 _ENDING = (int(TaskState.RELEASING), int(TaskState.STUCK))
@@ -91,33 +93,33 @@ def _domains(reading: Reading, node: int) -> dict[str, str]:
 
 
 def _holders(reading: Reading, tasks: list[int], sight: Sight) -> list[dict[str, Any]]:
-    """Return who holds room of a node, by job, in the order of their pods.
+    """Return who holds room of a node, by job, in the order of their pods; hidden jobs by queue.
 
     Reservation pods are left out: the pods that share their GPU hold it.
     """
     snapshot = reading.snapshot
     held = snapshot.axis.charged(snapshot.shapes.request)[GPU]
-    found: dict[tuple[int, bool], list[int]] = {}
+    found: dict[tuple[_Whose, bool], list[int]] = {}
     for task in tasks:
         demand = snapshot.shapes.constraints[int(snapshot.tasks.shape_of_task[task])].devices
         if demand is None or not demand.is_reservation:
-            found.setdefault(_holder(reading, task), []).append(task)
+            found.setdefault(_holder(reading, task, sight), []).append(task)
     return [
         {
-            **_whose(reading, job, sight),
+            **whose._asdict(),
             "pods": len(of),
             "gpus": gpus(int(held[snapshot.tasks.shape_of_task[of]].sum())),
             "devices": list(dict.fromkeys(it for task in of for it in reading.devices_of(task))),
             "ending": is_ending,
         }
-        for (job, is_ending), of in found.items()
+        for (whose, is_ending), of in found.items()
     ]
 
 
-def _holder(reading: Reading, task: int) -> tuple[int, bool]:
-    """Return the job of a task, and whether the task is ending."""
+def _holder(reading: Reading, task: int, sight: Sight) -> tuple[_Whose, bool]:
+    """Return whose a task is, and whether the task is ending."""
     job = int(reading.snapshot.tasks.job_of_task[task])
-    return job, int(reading.state[task]) in _ENDING
+    return _whose(reading, job, sight), int(reading.state[task]) in _ENDING
 
 
 def _instances(reading: Reading, node: int, tasks: list[int], sight: Sight) -> list[dict[str, Any]]:
@@ -127,11 +129,11 @@ def _instances(reading: Reading, node: int, tasks: list[int], sight: Sight) -> l
         total = int(snapshot.nodes.allocatable[row, node])
         if not total or not mig_slices(name) or axis.gpu_part is None:
             continue
-        held = Counter[tuple[int, bool]]()
+        held = Counter[tuple[_Whose, bool]]()
         for task in tasks:
             number = int(snapshot.shapes.request[row, snapshot.tasks.shape_of_task[task]])
             if number:
-                held[_holder(reading, task)] += number
+                held[_holder(reading, task, sight)] += number
         found.append(
             {
                 "resource": name,
@@ -139,8 +141,8 @@ def _instances(reading: Reading, node: int, tasks: list[int], sight: Sight) -> l
                 "total": total,
                 "free": max(total - sum(held.values()), 0),
                 "holders": [
-                    {**_whose(reading, job, sight), "instances": number, "ending": is_ending}
-                    for (job, is_ending), number in held.items()
+                    {**whose._asdict(), "instances": number, "ending": is_ending}
+                    for (whose, is_ending), number in held.items()
                 ],
             }
         )
@@ -148,8 +150,11 @@ def _instances(reading: Reading, node: int, tasks: list[int], sight: Sight) -> l
 
 
 def _cards(reading: Reading, node: int, tasks: list[int], sight: Sight) -> list[dict[str, Any]]:
-    """Return the GPUs of a node that pods share, by slot, with what each pod has of them."""
-    snapshot, found = reading.snapshot, dict[int, list[dict[str, Any]]]()
+    """Return the GPUs of a node that pods share, by slot, with what each pod has of them.
+
+    The parts of jobs that the reader may not see are summed by queue.
+    """
+    snapshot, found = reading.snapshot, dict[int, list[tuple[_Whose, float]]]()
     sizes = None if snapshot.nodes.cards is None else snapshot.nodes.cards.size
     for task in tasks:
         demand = snapshot.shapes.constraints[int(snapshot.tasks.shape_of_task[task])].devices
@@ -157,28 +162,50 @@ def _cards(reading: Reading, node: int, tasks: list[int], sight: Sight) -> list[
         for slot in reading.slots_of(task) if demand is not None and demand.is_share else ():
             part = round(demand.take(size // CARD) / size, 6) if demand is not None else 0.0
             whose = _whose(reading, int(snapshot.tasks.job_of_task[task]), sight)
-            found.setdefault(slot, []).append({**whose, "part": part})
+            found.setdefault(slot, []).append((whose, part))
     return [
         {
             "slot": slot,
-            "free": round(max(1 - sum(it["part"] for it in held), 0), 6),
-            "holders": held,
+            "free": round(max(1 - sum(part for _, part in held), 0), 6),
+            "holders": _sharers(held),
         }
         for slot, held in sorted(found.items())
     ]
 
 
+def _sharers(held: Sequence[tuple[_Whose, float]]) -> list[dict[str, Any]]:
+    """Return who shares a GPU: pods of jobs that the reader may see, and queues of others."""
+    listed: list[dict[str, Any]] = []
+    of_hidden: dict[_Whose, dict[str, Any]] = {}
+    for whose, part in held:
+        if (entry := of_hidden.get(whose)) is not None:
+            entry["part"] = round(entry["part"] + part, 6)
+            continue
+        listed.append({**whose._asdict(), "part": part})
+        if whose.podGroup is None and whose.queue is not None:
+            of_hidden[whose] = listed[-1]
+    return listed
+
+
 def _promised(reading: Reading, node: int, sight: Sight) -> list[dict[str, Any]]:
     """Return the jobs that wait for room being released on a node."""
     job_of_task = reading.snapshot.tasks.job_of_task
-    jobs = Counter(int(job_of_task[task]) for task in reading.promised_on.get(node, ()))
-    return [{**_whose(reading, job, sight), "pods": pods} for job, pods in jobs.items()]
+    found = Counter(
+        _whose(reading, int(job_of_task[task]), sight) for task in reading.promised_on.get(node, ())
+    )
+    return [{**whose._asdict(), "pods": pods} for whose, pods in found.items()]
 
 
-def _whose(reading: Reading, job: int, sight: Sight) -> dict[str, Any]:
+class _Whose(NamedTuple):
+    """A job and its queue, as documents name them: hidden jobs of a queue are equal."""
+
+    podGroup: str | None = None  # noqa: N815 - a key of the document
+    queue: str | None = None
+
+
+def _whose(reading: Reading, job: int, sight: Sight) -> _Whose:
     """Return the names of a job and its queue; None for pods that are not ours to place."""
     if job < 0:
-        return {"podGroup": None, "queue": None}
+        return _Whose()
     queue = reading.queue_name(job)
-    name = reading.snapshot.jobs.name[job] if sight.sees(queue) else None
-    return {"podGroup": name, "queue": queue}
+    return _Whose(reading.snapshot.jobs.name[job] if sight.sees(queue) else None, queue)

@@ -131,6 +131,23 @@ def test_a_page_from_elsewhere_gets_nothing(server):
     assert get(server, "/api/v1/jobs", Host="evil.example")[0] == 403
 
 
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({}, 200),
+        ({"Sec-Fetch-Site": "same-origin"}, 200),
+        ({"Sec-Fetch-Site": "none"}, 200),
+        ({"Sec-Fetch-Site": "same-site"}, 403),
+        ({"Sec-Fetch-Site": "cross-site"}, 403),
+        ({"Origin": "http://evil.example"}, 403),
+        ({"Origin": "null"}, 403),
+        ({"Origin": "http://localhost:1", "Host": "localhost:1"}, 200),
+    ],
+)
+def test_a_page_of_another_site_starts_no_trial(server, headers, status):
+    assert get(server, "/api/v1/whatif?target=shard&set=kValue=1", **headers)[0] == status
+
+
 def connect(server, said):
     sock = socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE_S)
     sock.sendall(said)

@@ -164,6 +164,28 @@ def test_who_may_get_one_queue_sees_its_jobs_and_the_totals_of_others(reading):
     assert (holder["podGroup"], holder["queue"], holder["gpus"]) == (None, "a", 1)
 
 
+def test_jobs_that_the_reader_may_not_see_are_one_holder_of_their_queue():
+    ran = (
+        ClusterBuilder()
+        .node("n0", gpu=8)
+        .queue("a")
+        .queue("b")
+        .job("one", queue="a", tasks=1, gpu=1)
+        .job("two", queue="a", tasks=2, gpu=1)
+        .job("three", queue="b", tasks=1, gpu=2)
+        .job("four", queue="b", tasks=1, gpu=1)
+        .run()
+    )
+    reading = Reading(published(ran).view)
+    (node,) = nodes.nodes_document(reading, nodes.Wanted(), ONLY_A)["nodes"]
+    found = [(it["podGroup"], it["queue"], it["pods"], it["gpus"]) for it in node["holders"]]
+    assert sorted(found, key=str) == [
+        ("default/one", "a", 1, 1),
+        ("default/two", "a", 2, 2),
+        (None, "b", 2, 3),
+    ]
+
+
 def test_a_place_in_the_order_names_no_job_that_the_reader_does_not_see(ran):
     ran = (
         ClusterBuilder()
