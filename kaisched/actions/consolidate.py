@@ -57,7 +57,7 @@ class Consolidate:
     def run(self, session: Session) -> None:
         """Move running pods to make room for pending jobs."""
         most = session.policy.max_consolidation_preemptees
-        if most == 0 or not session.jobs_waiting:
+        if not most or not session.jobs_waiting:
             return
         recall_evictions(session)
         keep_promises(session)
@@ -68,7 +68,7 @@ class Consolidate:
 class _Consolidation:
     """One run of the action."""
 
-    def __init__(self, session: Session, action: str, most: int | None) -> None:
+    def __init__(self, session: Session, action: str, most: int) -> None:
         self._session = session
         self._action = action
         self._most = most

@@ -58,7 +58,7 @@ class _Reclaiming(Evicting):
         session = self._session
         policy, jobs, job = session.policy, session.jobs, demand.claim.job
         most = policy.max_consolidation_preemptees
-        if not policy.allows_consolidating_reclaim or most == 0 or session.ask.orders_victims:
+        if not policy.allows_consolidating_reclaim or not most or session.ask.orders_victims:
             return None  # a policy's order does not say which victims go along with moves
         first = victim_list.places[:_LOOKED_AT]
         codes = victim_list.judged(demand.claim, first, np.arange(len(first)))

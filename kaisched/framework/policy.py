@@ -51,9 +51,8 @@ class Policy:
     """No job waits for a pod that has been in deletion for so long; negative for ever."""
     owner_wait_s: float = 120.0
     """How long a pod waits for an owner of a known kind that the watch has not delivered yet."""
-    max_consolidation_preemptees: int | None = None
-    """The most jobs that are moved to make room for one; 0 for none, -1 for no bound, None for two
-    for each pod that starts, and at most 16."""
+    max_consolidation_preemptees: int = 16
+    """The most jobs that are moved to make room for one; 0 for none, -1 for no bound."""
     max_evictions_per_cycle: int = MAX_EVICTIONS_PER_CYCLE
     """After so many evictions a cycle begins no further one; the next goes on at once."""
     evictions_per_hour: int = -1

@@ -133,22 +133,10 @@ class Moving(NamedTuple):
     """How units move."""
 
     settle: Settle
-    most_jobs: int | None
-    """Pods of at most so many jobs move; -1 for no limit, None for what is worth it."""
+    most_jobs: int
+    """Pods of at most so many jobs move; -1 for no limit."""
     must_evict: bool
     """Whether a plan needs an eviction too: to move work alone is consolidate's."""
-
-
-_MOVED_FOR_A_POD: Final = 2
-"""So many jobs move for each pod that starts, if the policy does not say how many ..."""
-_MOST_MOVED: Final = 16
-"""... and at most so many: each of them begins anew."""
-
-
-def _most_moved(most_jobs: int | None, demand: Demand) -> int:
-    if most_jobs is not None:
-        return most_jobs
-    return min(_MOVED_FOR_A_POD * len(demand.tasks), _MOST_MOVED)
 
 
 class RefusedUnits:
@@ -210,7 +198,6 @@ class _Attempt:
         self._demand = demand
         self._list = victim_list
         self._moving = moving
-        self._most_moved = 0 if moving is None else _most_moved(moving.most_jobs, demand)
         self._moves = victim_list.moves
         """The units that would move; of these ``_stuck`` are nodes that found none a place."""
         self._stuck: set[int] = set()
@@ -981,7 +968,7 @@ class _Attempt:
         if self._moving.must_evict and moves.all():
             return False
         jobs = len(np.unique(self._list.victims.job[places[moves]]))
-        return self._most_moved < 0 or jobs <= self._most_moved
+        return self._moving.most_jobs < 0 or jobs <= self._moving.most_jobs
 
     # -- whether the pods fit ----------------------------------------------------------------------
 

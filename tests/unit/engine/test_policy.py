@@ -377,7 +377,7 @@ def decided(policy):
 
 
 def test_flags_of_kai_that_decide_are_read_as_numbers_or_as_texts():
-    assert decided(built({})[0]) == (60.0, 120.0, None, True)
+    assert decided(built({})[0]) == (60.0, 120.0, 16, True)
     args = {
         "default-staleness-grace-period": "-1s",
         "stuck-in-releasing-threshold": "5m",
