@@ -181,6 +181,7 @@ function since(at) {
 
 function view() {
   const { view: it, data, wrong } = state;
+  if (!it) return [h("div", { class: "wait", role: "status" }, "Asking the scheduler …")];
   const ctx = context();
   const content = wrong && data === null ? failure(wrong)
     : data === null ? h("div", { class: "wait", role: "status" }, "Asking the scheduler …")
