@@ -278,7 +278,7 @@ def test_a_killed_server_is_stale_and_then_fresh_again(live):
     server.start()
     store = fine(server, staleness_s=2.5)
     until(lambda: gpus_of(store, ["a"]) == [0.5])
-    until(lambda: store.usage(time.time(), ["a"], ["gpu"]).state == UsageState.FRESH)
+    assert store.usage(time.time(), ["a"], ["gpu"]).state == UsageState.FRESH
     server.kill()
     until(lambda: store.usage(time.time(), ["a"], ["gpu"]).state == UsageState.STALE)
     stale = store.usage(time.time(), ["a"], ["gpu"])

@@ -49,7 +49,7 @@ def strict_priority() -> type:
 
 @cache
 def policy(name: str, action: str) -> Policy:
-    """Return a policy with allocate and one action that takes; any number of jobs may move."""
+    """Return a policy with allocate and one action that takes."""
     plugins = {}
     if name != "default":
         plugins = {
@@ -62,7 +62,7 @@ def policy(name: str, action: str) -> Policy:
         "minRuntime": {"reclaimMinRuntime": runtime, "preemptMinRuntime": runtime},
     }
     more = [strict_priority()] if name == "strict-priority" else []
-    return replace(policy_of(shard, more, ("allocate", action)), max_consolidation_preemptees=-1)
+    return policy_of(shard, more, ("allocate", action))
 
 
 class _Dice:

@@ -96,7 +96,7 @@ def test_who_is_owed_too_little_hears_what_quota_needs_no_debt():
     records = Adviser(result_of(singles(AT_PART, 16), LITTLE, 0.9 * HOUR_S)).records()
     found = next(it for it in records if it.pod_group == "default/b8")
     assert "owes its queue less" in found.eviction_refusals["reclaim"]
-    # With one GPU deserved, 15 are divided: b may have 1 and 8 of them, the larger half by age.
+    # With one GPU deserved, b may have it and half of the other 15, rounded 9, whatever was used.
     assert "would help: a quota of gpu 1 for queue b" in found.message
 
 
