@@ -401,8 +401,9 @@ class Charges:
 
 def _have_parts(session: Session, job: RowVec) -> BoolVec:
     """``(K,)`` which jobs have pods with parts of GPUs."""
-    devices = [limits.devices for limits in session.shapes.constraints]
-    is_part = np.array([it is not None and it.is_share for it in devices], np.bool_)
+    is_part = session.parts_of_gpus
+    if is_part is None:
+        return np.zeros(len(job), np.bool_)
     return np.isin(job, session.tasks.job_of_task[is_part[session.tasks.shape_of_task]])
 
 

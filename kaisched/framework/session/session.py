@@ -260,6 +260,13 @@ class Session:
         return self.snapshot.overdrawn
 
     @cached_property
+    def parts_of_gpus(self) -> BoolVec | None:
+        """``(S,)`` which shapes ask for a part of GPUs; None if none does."""
+        devices = [limits.devices for limits in self.shapes.constraints]
+        is_part = np.array([it is not None and it.is_share for it in devices], np.bool_)
+        return is_part if is_part.any() else None
+
+    @cached_property
     def requested(self) -> Amounts:
         """``(R, Q)`` held plus pending, at every level, when the cycle began.
 

@@ -298,6 +298,8 @@ class Holdings:
         self.rows: Rows = rows
         self.used: list[Row] = leaves.T.tolist()
         self._terms: list[Terms | None] = [None] * len(self.used)
+        self._origin: Holdings | None = None
+        """What this is a copy of: a queue that holds the same there has the same share."""
         for queue in range(len(self.used) - 1, -1, -1):
             above = rows.parent[queue]
             if above >= 0:
@@ -313,6 +315,7 @@ class Holdings:
         made.rows = self.rows
         made.used = list(self.used)
         made._terms = list(self._terms)  # noqa: SLF001 - of its own kind
+        made._origin = self  # noqa: SLF001
         return made
 
     def add(self, queue: int, ask: Ask) -> None:
@@ -384,7 +387,12 @@ class Holdings:
         """Return the share of a queue as of now."""
         known = self._terms[queue]
         if known is None:
-            known = self._terms[queue] = terms_of(self.rows, queue, self.used[queue])
+            used, origin = self.used[queue], self._origin
+            if origin is not None and origin.used[queue] is used:  # rows are replaced, not changed
+                known = origin.terms(queue)
+            else:
+                known = terms_of(self.rows, queue, used)
+            self._terms[queue] = known
         return known
 
     def terms_with(self, queue: int, ask: Ask) -> list[Terms]:

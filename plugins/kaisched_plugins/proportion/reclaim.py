@@ -261,7 +261,7 @@ def victim_codes(session: Session, bounds: Bounds, claim: Claim, job: RowVec) ->
         above, begin, end = mine, mine + 1, int(tree.end_of_queue[mine])
     gives[claim.queue] = False
     refused = ~gives.take(session.jobs.queue_of_job.take(job))
-    if refused.any() and (is_part := parts_of_gpus(session)) is not None:
+    if refused.any() and (is_part := session.parts_of_gpus) is not None:
         tasks, parts = session.tasks, WholeGpus(session, bounds, claim)
         lent = np.unique(tasks.job_of_task[is_part[tasks.shape_of_task]])
         for at in np.flatnonzero(refused & np.isin(job, lent)).tolist():
@@ -284,18 +284,6 @@ def _give_way(bounds: Bounds, held: Amounts, claim: Claim, mine: int, siblings: 
 
 # Parts of GPUs above a quota give way to whole GPUs within quota: rule R37. A part keeps its GPU
 # from all whole pods, however little of it counts.
-
-_PARTS = "proportion.parts"
-
-
-def parts_of_gpus(session: Session) -> BoolVec | None:
-    """``(S,)`` which shapes ask for a part of GPUs; None if none does."""
-    if _PARTS not in session.found:
-        devices = [limits.devices for limits in session.shapes.constraints]
-        is_part = np.array([it is not None and it.is_share for it in devices], np.bool_)
-        session.found[_PARTS] = is_part if is_part.any() else None
-    found: BoolVec | None = session.found[_PARTS]
-    return found
 
 
 class WholeGpus:
@@ -321,7 +309,7 @@ class WholeGpus:
     def _queues_within(self) -> set[int]:
         """Return the queues from the claim's up that stay within their quota of GPUs."""
         session, claim = self._session, self._claim
-        is_part, found = parts_of_gpus(session), set[int]()
+        is_part, found = session.parts_of_gpus, set[int]()
         shapes = session.tasks.shape_of_task[session.jobs.tasks[claim.job]]
         if is_part is None or not claim.ask[GPU] or is_part[shapes].any():
             return found
@@ -611,7 +599,7 @@ def scenario_codes(
     scenarios = defaultdict[int, Scenario](partial(Scenario, session, bounds, claim))
     sets = [0] * len(units) if units.alternative is None else units.alternative.tolist()
     parts = [False] * len(units)
-    if (is_part := parts_of_gpus(session)) is not None:
+    if (is_part := session.parts_of_gpus) is not None:
         shape = session.tasks.shape_of_task
         parts = [bool(is_part[shape[list(tasks)]].any()) for tasks in units.tasks]
     columns = units.queue.tolist(), units.amounts.T.tolist(), taken.tolist(), parts

@@ -59,7 +59,6 @@ class World:
             shapes=SimpleNamespace(
                 charge=np.array([amounts(run[1]) for run in runs]).reshape(-1, 4).T,
                 by_card=None,
-                constraints=(),
             ),
             ask=SimpleNamespace(job_order=lambda session, job: []),
             fair_share=columns(given, "share", cpu=UNLIMITED, pods=1),
@@ -68,6 +67,7 @@ class World:
             held_non_preemptible=(strict := columns(given, "strict", pods=9)),
             held_non_preemptible_now=strict,
             overdrawn=None,
+            parts_of_gpus=None,
             fair_tree=self.tree,
             held_not_evictable=strict,
             axis=SimpleNamespace(unit=np.array([1, 1, 1000, 1])),
