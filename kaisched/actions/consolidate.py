@@ -13,7 +13,9 @@ import numpy as np
 
 from kaisched.actions.eviction.demand import Plan
 from kaisched.actions.eviction.evicting import (
+    claim_code,
     consolidate_reason,
+    drop_without_claim,
     is_loop,
     note_eviction,
     recall_evictions,
@@ -127,6 +129,7 @@ class _Consolidation:
         depth = session.policy.queue_depth.get(action)
         if depth is not None and len(candidates):
             candidates = keep_best(session, candidates, depth)
+        candidates = drop_without_claim(session, action, candidates)
         if not len(candidates):
             return candidates
         free = self._free()[:, None]
@@ -157,6 +160,8 @@ class _Consolidation:
         if tasks is None:
             tasks = pending_tasks(session, job)[: int(candidates.size[at])]
         claim = Claim(self._action, job, int(candidates.queue[at]), ask)
+        if session.has_moved and (code := claim_code(session, claim)):
+            return code
 
         def plan(claim: Claim) -> Plan | int:
             return self._plan(claim, tasks)

@@ -186,7 +186,6 @@ PREDICATES: dict[str, Callable[[dict[str, Any]], bool]] = {
     "rounds_a_lower_priority_up": rounds_a_lower_priority_up,
     "rounds_above_the_request": rounds_above_the_request,
     "serves_an_over_utilised_queue": serves_an_over_utilised_queue,
-    "takes_back_what_was_promised": evictions.takes_back_what_was_promised,
     "takes_from_its_own_side_too": takes_from_its_own_side_too,
     "takes_less_than_the_multiplier": takes_less_than_the_multiplier,
 }

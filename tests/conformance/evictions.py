@@ -136,25 +136,6 @@ def moves_the_larger(case: dict[str, Any]) -> bool:
     )
 
 
-def takes_back_what_was_promised(case: dict[str, Any]) -> bool:
-    """Tell whether reclaim comes after consolidation, and who was moved for is to get nothing.
-
-    That is a pod that all free room together holds and no node does, of another queue than a pod
-    that is served.
-    """
-    scene = Scene(case)
-    actions = [name for name in scene.actions if name in {"consolidation", "reclaim"}]
-    if actions != ["consolidation", "reclaim"]:
-        return False
-    free = scene.free.values()
-    return any(
-        pod.queue != claim.queue and max(free) < pod.gpus <= sum(free)
-        for claim in scene.served()
-        for pod in scene.pods
-        if pod.is_preemptible and pod.state == pod.expected == "Pending"
-    )
-
-
 def leaves_less_than_the_quota(case: dict[str, Any]) -> bool:
     """Tell whether a queue is to go below its quota, although a smaller victim would have done."""
     scene = Scene(case)

@@ -32,7 +32,6 @@ DEVIATIONS = {
     "own::min-runtime-typo": "malformed-arguments-are-refused",
     "own::pods-move-together": "a-gang-moves-whole",
     "own::smaller-moves": "fewest-gpus-move-first",
-    "own::promised-stays": "a-cycle-does-not-undo-itself",
     "own::quota-is-left": "quota-is-left-where-it-can-be",
     "own::over-utilised-gives-first": "over-utilised-in-what-is-held",
     "own::smaller-goes": "fewest-gpus-are-lost",

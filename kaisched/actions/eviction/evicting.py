@@ -401,15 +401,7 @@ class Evicting:
         depth = session.policy.queue_depth.get(action)
         if depth is not None and len(candidates):
             candidates = keep_best(session, candidates, depth)
-        if not len(candidates):
-            return None
-        asks = candidates.asks(session, np.arange(len(candidates)))
-        codes = session.ask.claim_gate(session, action, candidates.job, asks)
-        if codes is None or not np.count_nonzero(codes):
-            return candidates
-        refused = codes != 0
-        session.outcome.note_claims(action, candidates.job[refused], codes[refused])
-        candidates = candidates.keep(~refused)
+        candidates = drop_without_claim(session, action, candidates)
         return candidates if len(candidates) else None
 
     def _narrowed(self, job: RowVec) -> RowVec:
@@ -440,13 +432,10 @@ class Evicting:
         session, candidates = self._session, self._candidates
         job = int(candidates.job[item.at])
         session.trying = (job,)
-        at = np.array([item.at])
-        asks = candidates.asks(session, at)
-        claim = Claim(self._action, job, int(candidates.queue[item.at]), asks[:, 0])
-        if not is_first:
-            codes = session.ask.claim_gate(session, self._action, candidates.job[at], asks)
-            if codes is not None and codes[0]:
-                return int(codes[0])
+        ask = candidates.asks(session, np.array([item.at]))[:, 0]
+        claim = Claim(self._action, job, int(candidates.queue[item.at]), ask)
+        if not is_first and (code := claim_code(session, claim)):
+            return code
         if is_loop(session, job, claim.ask):
             return _TURN
         tasks = candidates.batch(session, item.at)
@@ -581,6 +570,26 @@ def without_delayed(session: Session, action: str, job: RowVec) -> RowVec:
     session.outcome.note_claims(action, job[codes != 0], codes[codes != 0])
     free: RowVec = job[codes == 0]
     return free
+
+
+def drop_without_claim(session: Session, action: str, candidates: Candidates) -> Candidates:
+    """Leave out jobs that plugins let take nothing from others, and note it."""
+    if not len(candidates):
+        return candidates
+    asks = candidates.asks(session, np.arange(len(candidates)))
+    codes = session.ask.claim_gate(session, action, candidates.job, asks)
+    if codes is None or not np.count_nonzero(codes):
+        return candidates
+    refused = codes != 0
+    session.outcome.note_claims(action, candidates.job[refused], codes[refused])
+    return candidates.keep(~refused)
+
+
+def claim_code(session: Session, claim: Claim) -> int:
+    """Return why plugins let a job take nothing from others as of now; 0 if it may."""
+    job, ask = np.array([claim.job]), claim.ask[:, None]
+    codes = session.ask.claim_gate(session, claim.action, job, ask)
+    return 0 if codes is None else int(codes[0])
 
 
 def running_jobs(session: Session) -> RowVec:

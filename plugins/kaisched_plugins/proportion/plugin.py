@@ -173,9 +173,12 @@ class Proportion(Plugin):
     def claim_gate(
         self, session: Session, action: str, job: RowVec, ask: Amounts
     ) -> CodeVec | None:
-        """Let queues reclaim up to their fair share, non-preemptible jobs up to quotas (R18)."""
+        """Let queues take from others up to their fair share, non-preemptible jobs up to quotas.
+
+        To reclaim (R18), and to have the work of others moved (R38); jobs preempt in their queue.
+        """
         codes = non_preemptible_codes(session, self._firm(session), job, ask)
-        if action != _RECLAIM:
+        if action == _PREEMPT:
             return codes
         return _first(codes, share_codes(session, job, ask))
 
