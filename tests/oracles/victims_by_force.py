@@ -211,7 +211,7 @@ class Force:
     def cost(self, places: Sequence[int], number: int) -> tuple[int, ...]:
         """Return what a set costs: the least is the cheapest.
 
-        Fewest pods, least important, fewest GPU-seconds; by a policy with an order of victims the
+        First the queues to give first, then fewest pods, least important, fewest GPU-seconds; by a policy with an order of victims the
         one that ends first in it.
         """
         if self.session.ask.orders_victims:
@@ -224,7 +224,9 @@ class Force:
         worked = (
             units.amounts[GPU_ROW, list(places)] * (1 + (NOW_S - since_s).astype(np.int64))
         ).sum()
-        return self.pods_of(places), int(jobs.priority[of_units].max()), int(worked)
+        queues = list(dict.fromkeys(units.queue.tolist()))
+        turn = max(queues.index(it) for it in units.queue[list(places)].tolist())
+        return turn, self.pods_of(places), int(jobs.priority[of_units].max()), int(worked)
 
     def order(self, number: int) -> list[int]:
         """Return the units that a pass may take, in the order in which it takes them."""

@@ -226,6 +226,8 @@ class _Attempt:
         self._order, self._left_out = self._in_order()
         self._rank = np.full(len(victim_list.victims), -1, np.int64)
         self._rank[self._order] = np.arange(len(self._order))
+        self._turn = victim_list.turn if moving is None else np.zeros_like(self._rank)
+        """``(V,)`` whose turn it is to give; those that move lose no share."""
 
     def _in_order(self) -> tuple[RowVec, int]:
         """Return the places of the units, the first to go first, and why others are left out."""
@@ -291,7 +293,10 @@ class _Attempt:
         return 1 if self._moving is not None and self._moving.must_evict else None
 
     def _single_pods(self, future: Future) -> Iterator[_Set]:
-        """Yield the units of one pod that alone make room for a pod more: nothing costs less."""
+        """Yield units of one pod that alone make room for a pod more, of the queue to give first.
+
+        Nothing costs less.
+        """
         if self._is_by_policy or self._moving or self._session.capacity.is_by_card(future.shape):
             return
         node, place, held = self._list.pods.by_node([at for at, _ in future.asked])
@@ -300,11 +305,12 @@ class _Attempt:
         use &= (self._rank.take(place) >= 0) & (self._list.sizes.take(place) == 1)
         if future.allowed is not None:
             use &= future.allowed.take(node)
+        use &= self._turn.take(place) == 0
         found = place[use]
         priority, lost = self._list.priority.take(found), self._list.lost.take(found)
         for at in _lowest((priority, lost, self._rank.take(found)), _ASKED[-2]).tolist():
             if not self._list.along(int(found[at])):
-                cost = (1.0, float(priority[at]), float(lost[at]))
+                cost = (0.0, 1.0, float(priority[at]), float(lost[at]))
                 yield _Set(cost, (int(self._rank[found[at]]),))
 
     def _node_tiers(self, future: Future) -> Iterator[list[RowVec]]:
@@ -347,12 +353,15 @@ class _Attempt:
             # The last pod on a shared GPU frees all of it, and so more than it holds.
             lack = np.where(np.array([at == GPU for at, _ in future.asked])[:, None], 0, lack)
         could = np.logical_and.reduce(np.add.reduceat(held, starts, axis=1) >= lack, axis=0)
+        enough = _enough(node, held, lack)
         if self._is_by_policy:
-            keys: list[IntVec] = [self._rank[place[_enough(node, held, lack)]]]
+            keys: list[IntVec] = [self._rank[place[enough]]]
         else:
+            goes = np.arange(len(node)) <= enough.repeat(ends - starts)
+            turn = np.maximum.reduceat(np.where(goes, self._turn[place], 0), starts)
             most = np.maximum.reduceat(held // self._list.sizes.take(place), starts, axis=1)
             pods = np.maximum(-(-lack // np.maximum(most, 1)), 1).max(axis=0)
-            keys = [self._rank[place[starts]], pods]
+            keys = [self._rank[place[starts]], pods, turn]
         order = np.lexsort(keys)
         for at in order[could[order]][:MOST_NODES].tolist():
             yield place[starts[at] : ends[at]]
@@ -444,14 +453,16 @@ class _Attempt:
         """Return columns ``(B,)`` of what sets cost, the most important first.
 
         Where a policy orders victims, the set that ends first in that order is the cheapest. Else
-        the fewest pods go or move; of as many the least important, and then those whose GPUs have
-        worked the least, for they begin anew. Between equals the order of victims decides.
+        the queue whose turn is last among those that give: the first to give is furthest above its
+        share. Then the fewest pods go or move; of as many the least important, and then those whose
+        GPUs have worked the least, for they begin anew. Between equals the order of victims decides.
         """
         if self._is_by_policy:
             return []
+        turn = np.where(bits, self._turn[places], 0).max(axis=1)
         priority = np.where(bits, self._list.priority[places], np.iinfo(np.int64).min)
         pods, lost = bits @ self._list.sizes[places], bits @ self._list.lost[places]
-        return [pods, priority.max(axis=1), lost]
+        return [turn, pods, priority.max(axis=1), lost]
 
     def _cost_of(self, places: RowVec) -> Cost:
         bits = np.ones((1, len(places)), np.bool_)
@@ -675,6 +686,7 @@ class _Attempt:
             starts = np.flatnonzero(np.diff(node, prepend=-1))
             begins = np.maximum(begins, starts[np.searchsorted(starts, steps, side="right") - 1])
             key = (pods[steps + 1] - pods[begins]) * len(self._rank) + self._rank[place[steps]]
+            key += self._turn[place[steps]] * (int(key.max()) + 1)
         first = np.flatnonzero(np.diff(node[steps], prepend=-1))
         shift = np.arange(len(first)).repeat(np.diff(first, append=len(steps))) * (
             int(key.max()) + 1

@@ -460,6 +460,7 @@ class VictimList:
         self._pods: Pods | None = None
         self._lost: IntVec | None = None
         self._priority: IntVec | None = None
+        self._turn: IntVec | None = None
         self._places: tuple[RowVec, RowVec] | None = None
         """The places by job, and those jobs."""
 
@@ -486,6 +487,14 @@ class VictimList:
         if self._priority is None:
             self._priority = self._session.jobs.priority[self.victims.job]
         return self._priority
+
+    @property
+    def turn(self) -> IntVec:
+        """``(V,)`` whose turn it is to give: 0 for units of the first unit's queue, and so on."""
+        if self._turn is None:
+            _, first, which = np.unique(self.victims.queue, return_index=True, return_inverse=True)
+            self._turn = first.argsort().argsort()[which]
+        return self._turn
 
     @property
     def lost(self) -> IntVec:

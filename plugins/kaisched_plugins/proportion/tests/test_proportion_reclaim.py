@@ -32,9 +32,12 @@ def test_a_resource_not_asked_for_stops_no_reclaim():
     assert world.gate("a", 1, cpu=1) == OVER_SHARE
 
 
-@pytest.mark.parametrize("action", ["preempt", "consolidate"])
-def test_only_reclaim_asks_for_the_fair_share(action):
-    assert two(held=9).gate("a", 1, action=action) == 0
+def test_nothing_moves_for_a_queue_beyond_its_fair_share():
+    assert two(held=9).gate("a", 1, action="consolidate") == OVER_SHARE
+
+
+def test_preempt_asks_for_no_fair_share():
+    assert two(held=9).gate("a", 1, action="preempt") == 0
 
 
 @pytest.mark.parametrize("action", ["reclaim", "preempt", "consolidate"])
