@@ -77,8 +77,10 @@ def print_plan(steps: Sequence[ShardCycle], *, with_order: bool = False) -> None
         cycle = f"Cycle {number}: " if len(steps) > len(last) else ""
         prefix = of_shard[step.shard] + cycle
         _print_moves(prefix, step.result)
-        heads = columns("POD GROUP", "TO NODE POOL")
-        print_table(f"{prefix}Passed on", heads, sorted(step.passed_on.items()))
+        jobs = step.result.records.session.jobs
+        title = dict(zip(jobs.name, jobs.title, strict=True))
+        passed = sorted((title[job], pool) for job, pool in step.passed_on.items())
+        print_table(f"{prefix}Passed on", columns("JOB", "TO NODE POOL"), passed)
     for name, step in last.items():
         print_waiting(step.result, of_shard[name], step.passed_on)
         if with_order:
@@ -94,9 +96,9 @@ def print_waiting(result: CycleResult, prefix: str = "", left: Container[str] = 
 
     print_table(
         f"{prefix}Pending",
-        columns("POD GROUP", "?QUEUE", "REASON", "BECAUSE"),
+        columns("JOB", "?QUEUE", "REASON", "BECAUSE"),
         [
-            (it.pod_group, it.queue, it.reason, it.message)
+            (it.title, it.queue, it.reason, it.message)
             for it in Adviser(result).records()
             if it.pod_group not in left
         ],
@@ -108,18 +110,18 @@ def _print_order(result: CycleResult, prefix: str) -> None:
     """Print the place of each pending job in its queue, which job is ahead of it, and why."""
     from kaisched.framework.report.turns import Turns  # noqa: PLC0415 - not for the help
 
-    turns, names = Turns(result), result.records.session.jobs.name
+    turns, titles = Turns(result), result.records.session.jobs.title
     queues = result.records.session.queues.name
     lines = []
-    for job in sorted(result.records.rows.tolist(), key=lambda row: names[row]):
+    for job in sorted(result.records.rows.tolist(), key=lambda row: titles[row]):
         turn = turns.turn(job)
         if turn is None:
             continue
         ahead = turn.ahead
-        other = ("", "") if ahead is None else (names[ahead.job], turns.because(job, ahead))
+        other = ("", "") if ahead is None else (titles[ahead.job], turns.because(job, ahead))
         queue = queues[turn.levels[0].queue]
-        lines.append((names[job], queue, f"{turn.position} of {turn.of}", *other))
-    heads = columns("POD GROUP", "?QUEUE", "PLACE", "AHEAD", "BECAUSE")
+        lines.append((titles[job], queue, f"{turn.position} of {turn.of}", *other))
+    heads = columns("JOB", "?QUEUE", "PLACE", "AHEAD", "BECAUSE")
     print_table(f"{prefix}Order", heads, lines)
 
 
@@ -129,7 +131,7 @@ def _print_moves(prefix: str, result: CycleResult) -> None:
     print_table(
         f"{prefix}Evictions",
         columns("POD", "?NODE", "?BY", "FOR", "BECAUSE"),
-        [(it.pod, it.node, it.action, it.beneficiary, it.reason) for it in result.evictions],
+        [(it.pod, it.node, it.action, it.beneficiary_title, it.reason) for it in result.evictions],
     )
     promised = {task: _promised(cards) for task, cards in result.nominate_cards.items()}
     title = f"{prefix}Nominations (bound once enough pods have left)"
@@ -173,4 +175,4 @@ def _summary(steps: Sequence[ShardCycle], last: Sequence[ShardCycle]) -> str:
     if nominations:
         parts.append(count(nominations, "pod") + " nominated")
     pending = sum(len(step.result.records) - len(step.passed_on) for step in last)
-    return ", ".join(parts) + f"; {count(pending, 'pod group')} pending"
+    return ", ".join(parts) + f"; {count(pending, 'job')} pending"

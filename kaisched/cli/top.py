@@ -17,6 +17,7 @@ import typer
 
 from kaisched.cli import options, source
 from kaisched.cli.printing import Column, columns, counted, draw, say, table_lines, width_of
+from kaisched.core.titles import title_in
 from kaisched.errors import ClusterUnavailable
 from kaisched.text import visible
 
@@ -132,7 +133,7 @@ def _job(entry: Mapping[str, Any]) -> tuple[Any, ...]:
     place = entry["place"]
     gpus = float(entry["gpus"]["held"] + entry["gpus"]["pending"])
     at = place["position"] if place else ""
-    return entry["podGroup"], entry["queue"], entry["state"], gpus, at, entry["reason"] or ""
+    return title_in(entry), entry["queue"], entry["state"], gpus, at, entry["reason"] or ""
 
 
 def _node(entry: Mapping[str, Any]) -> tuple[Any, ...]:
@@ -152,7 +153,7 @@ def _node(entry: Mapping[str, Any]) -> tuple[Any, ...]:
 
 
 def _eviction(entry: Mapping[str, Any]) -> tuple[Any, ...]:
-    whom = entry["beneficiary"] or entry["beneficiaryQueue"] or ""
+    whom = title_in(entry, "beneficiary", "beneficiaryWorkload") or entry["beneficiaryQueue"] or ""
     return entry["time"][11:19], entry["pod"], entry["queue"], whom, entry["rule"], entry["reason"]
 
 

@@ -9,6 +9,7 @@ import typer
 from kaisched.cli import options
 from kaisched.cli.printing import columns, print_json, print_table, say, warn
 from kaisched.cli.when import when_document, when_lines
+from kaisched.core.titles import title_of
 from kaisched.units import format_amount
 
 if TYPE_CHECKING:
@@ -138,18 +139,26 @@ def _show(
 
 def _print_tables(difference: Difference) -> None:
     """Print what differs; a line where nothing does."""
+    from kaisched.cli.whatif_objects import owner_of  # noqa: PLC0415 - not for the help
+
+    title = {
+        name: title_of(name, owner_of(before, after))
+        for name, _, before, after in difference.jobs()
+    }
     jobs = [
-        (name, queue, _shown(before), _shown(after))
+        (title[name], queue, _shown(before), _shown(after))
         for name, queue, before, after in difference.jobs()
     ]
     print_table("Jobs", columns("JOB", "?QUEUE", "WITHOUT", "WITH"), jobs)
     reasons = [
-        (name, after.record.message)
+        (title[name], after.record.message)
         for name, _, _, after in difference.jobs()
         if after is not None and after.record is not None
     ]
     print_table("With it, these wait", columns("JOB", "BECAUSE"), reasons)
-    evictions = [(it.pod, it.action, it.beneficiary, it.reason) for it in difference.evictions()]
+    evictions = [
+        (it.pod, it.action, it.beneficiary_title, it.reason) for it in difference.evictions()
+    ]
     heads = columns("POD", "?BY", "FOR", "BECAUSE")
     print_table("Evicted by the change", heads, evictions)
     queues = [
@@ -162,7 +171,7 @@ def _print_tables(difference: Difference) -> None:
     heads = columns("QUEUE", "#FAIR SHARE", "#ALLOCATED", "#?REQUESTED", "#?DESERVED")
     print_table("Queues: GPUs, without and with", heads, queues)
     for name, foreseen in difference.foreseen.items():
-        say(f"{name} may start:", *when_lines(when_document(foreseen)))
+        say(f"{title.get(name, name)} may start:", *when_lines(when_document(foreseen)))
     if not (jobs or evictions or queues):
         say("the change makes no difference to any job or queue")
 

@@ -27,6 +27,18 @@ class Doc(Struct, rename="camel", forbid_unknown_fields=True, kw_only=True):
     """A JSON object with exactly these fields."""
 
 
+class Workload(Doc):
+    """What a job comes from: the topmost owner of its pods, or a PodGroup that a person wrote."""
+
+    kind: str
+    namespace: str
+    name: str
+    part: Annotated[
+        str | None,
+        Meta(description="Which of several jobs of it, such as the name of a pod; null for one."),
+    ]
+
+
 class Totals(Doc):
     """Amounts of one queue, or of several."""
 
@@ -55,6 +67,7 @@ class InstanceHolder(Doc):
     """A job that has MIG instances of one profile."""
 
     pod_group: Annotated[str | None, Meta(description="Null for jobs that the reader may not see.")]
+    workload: Workload | None
     queue: str | None
     instances: int
     ending: Annotated[bool, Meta(description="Whether its pods are being deleted.")]
@@ -74,6 +87,7 @@ class Sharer(Doc):
     """A pod that has a part of a GPU."""
 
     pod_group: Annotated[str | None, Meta(description="Null for jobs that the reader may not see.")]
+    workload: Workload | None
     queue: str | None
     part: Annotated[float, Meta(description="Of the GPU, 0 to 1.")]
 
@@ -240,6 +254,7 @@ class Pending(Doc):
     """A pending pod group, as in `kaisched plan -o json`."""
 
     pod_group: Annotated[str, Meta(description="`namespace/name`.")]
+    workload: Annotated[Workload | None, Meta(description="What people call it by.")]
     queue: Annotated[str, Meta(description="Name of its queue, even if there is none.")]
     reason: Annotated[str | None, Meta(description="Null if it does not wait.")]
     message: Annotated[
@@ -259,6 +274,7 @@ class Pending(Doc):
 class Job(Pending):
     """A job."""
 
+    user: Annotated[str | None, Meta(description="Who submitted it, where its objects say so.")]
     state: Annotated[
         Literal["pending", "partly", "running", "ending"],
         Meta(description="It waits; some of its pods run and more wait; it runs; it ends."),
@@ -323,6 +339,7 @@ class EvictedFor(Doc):
 
     action: str
     beneficiary: str | None
+    beneficiary_workload: Workload | None
     reason: str
 
 
@@ -330,6 +347,7 @@ class Why(Document):
     """Everything about one job: what `kaisched why -o json` prints, and more."""
 
     pod_group: str
+    workload: Workload | None
     pending: Annotated[Pending | None, Meta(description="Null if it does not wait.")]
     complete: Annotated[
         bool, Meta(description="False where the loop had no time to tell the sentences: ask again.")
@@ -356,6 +374,7 @@ class Whose(Doc):
     """A job and its queue."""
 
     pod_group: Annotated[str | None, Meta(description="Null for jobs that the reader may not see.")]
+    workload: Workload | None
     queue: Annotated[str | None, Meta(description="Null for pods of other schedulers.")]
     pods: int
 
@@ -409,6 +428,7 @@ class Eviction(Doc):
     time: Time | None
     pod: str
     pod_group: str
+    workload: Workload | None
     queue: str
     node: str
     action: str
@@ -416,6 +436,7 @@ class Eviction(Doc):
     beneficiary: Annotated[
         str | None, Meta(description="A pod group; null for none, or one the reader may not see.")
     ]
+    beneficiary_workload: Workload | None
     beneficiary_queue: str | None
     reason: str
 

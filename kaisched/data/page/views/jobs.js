@@ -3,7 +3,7 @@
 import { Colours } from "../colour.js";
 import { h } from "../dom.js";
 import { age, count, NONE, plural, stamp } from "../format.js";
-import { empty, field, jobLink, pager, queueLink, stateBadge, table, words } from "../parts.js";
+import { empty, field, jobLink, pager, queueLink, stateBadge, table, titleOf, words } from "../parts.js";
 import { jobPage } from "./job.js";
 
 const SORTS = [
@@ -29,7 +29,7 @@ export const jobs = {
     return { ...found, queues: queues.queues };
   },
 
-  name: (ctx) => ctx.id,
+  name: (ctx, data) => (data?.workload ? titleOf(data) : ctx.id),
   lead: (data, ctx) => {
     if (ctx.id) return "What the last cycle found about this job.";
     return data && `${plural(data.total, "job")}${data.hidden
@@ -87,7 +87,7 @@ export function jobTable(data, ctx, colours) {
   const rows = data.jobs.map((it) => ({
     key: it.podGroup,
     cells: [
-      jobLink(it.podGroup),
+      jobLink(it),
       h("span", { class: "state" }, stateBadge(it),
         it.reason && h("span", { class: "muted" }, words(it.reason))),
       queueLink(it.queue, colours),
