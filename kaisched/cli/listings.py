@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from kaisched.cli import options, source
+from kaisched.cli import completion, options, source
 from kaisched.cli.printing import (
     Printer,
     amount_cell,
@@ -33,7 +33,12 @@ if TYPE_CHECKING:
 # -- kaisched queue ------------------------------------------------------------------------------
 
 queue = typer.Typer()
-_NAME = typer.Argument(help="The queue.", metavar="QUEUE", show_default=False)
+_NAME = typer.Argument(
+    help="The queue.",
+    metavar="QUEUE",
+    show_default=False,
+    autocompletion=completion.queues,
+)
 _DRY = typer.Option("--dry-run", help="Let the API server check the change, and keep nothing.")
 AMOUNTS: Final = {
     "fairShare": "FAIR SHARE",
@@ -457,7 +462,11 @@ def _alloc_names(document: Mapping[str, Any]) -> Iterator[str]:
 
 # -- kaisched fairness ---------------------------------------------------------------------------
 
-_AROUND = typer.Argument(help="Only this queue, with those above and below.", metavar="[QUEUE]")
+_AROUND = typer.Argument(
+    help="Only this queue, with those above and below.",
+    metavar="[QUEUE]",
+    autocompletion=completion.queues,
+)
 _SINCE = typer.Option(
     "--since", help="Add what they had since then, such as 7d; needs --prometheus or --history."
 )

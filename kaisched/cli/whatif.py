@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from kaisched.cli import options
+from kaisched.cli import completion, options
 from kaisched.cli.printing import columns, print_json, print_table, say, warn
 from kaisched.cli.when import when_document, when_lines
 from kaisched.core.titles import title_of
@@ -23,7 +23,10 @@ if TYPE_CHECKING:
 command = typer.Typer()
 _AMOUNTS: Final = ("fair_share", "allocated", "requested", "deserved")
 _MANIFESTS = typer.Argument(help="Manifests to apply; - for stdin.", metavar="[FILE]...")
-_QUEUE = typer.Option(help="Instead of files: submit a gang of equal pods to this queue.")
+_QUEUE = typer.Option(
+    help="Instead of files: submit a gang of equal pods to this queue.",
+    autocompletion=completion.queues,
+)
 _GPUS = typer.Option(min=0, max=1000, help="GPUs of each of its pods.")
 _PODS = typer.Option(min=1, max=10_000, help="Its pods, which start together.")
 _WHEN = typer.Option("--when", help="Say when it may start too, as `kaisched why --when`.")
@@ -36,7 +39,9 @@ _VALUES = typer.Argument(
     metavar="PATH=VALUE...",
 )
 _TARGETS = typer.Argument(
-    help="queue/NAME, node/NAME, pod/NAME, or podgroup/NAME with its pods.", metavar="OBJECT..."
+    help="queue/NAME, node/NAME, pod/NAME, podgroup/NAME or a workload such as job/NAME, with its"
+    " pods.",
+    metavar="OBJECT...",
 )
 
 

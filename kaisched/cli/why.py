@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from kaisched.cli import options, source
+from kaisched.cli import completion, options, source
 from kaisched.cli.printing import Printer, amount_cell, counted, say
 from kaisched.cli.when import when_lines
 from kaisched.core.refusals import Refusal, RefusalText, text_of
@@ -31,6 +31,7 @@ _NAME = typer.Argument(
     help="Job or pod: NAME or NAMESPACE/NAME, also with a kind: job/NAME, Job NAMESPACE/NAME.",
     metavar="JOB|POD",
     show_default=False,
+    autocompletion=completion.jobs,
 )
 
 

@@ -284,6 +284,12 @@ class Job(Pending):
     preemptible: bool
     created: Time | None
     started: Annotated[Time | None, Meta(description="Null while none of its pods runs.")]
+    since: Annotated[
+        Time | None,
+        Meta(description="Since when it runs, or waits: its creation or last eviction."),
+    ]
+    nodes: Annotated[list[str], Meta(description="Where its pods run: at most four of them.")]
+    node_count: int
     pods: PodCounts
     gpus: JobGpus
 
@@ -291,6 +297,7 @@ class Job(Pending):
 class Jobs(Listed):
     """Jobs that match the parameters, in order."""
 
+    time: Annotated[Time | None, Meta(description="The end of the cycle of which this is.")]
     hidden: Annotated[
         int,
         Meta(
@@ -572,10 +579,11 @@ PARAMETERS: Final = {
         ),
         Parameter("namespace", "Jobs of this namespace.", _TEXT),
         Parameter("name", "Entries with this text in their names.", _TEXT),
+        Parameter("user", "Jobs that this user submitted.", _TEXT),
         Parameter(
             "sort",
-            "The order: that of queues and turns, or by name, age, priority or GPUs; `-` before it"
-            " turns it round.",
+            "The order: that of queues and turns, or by name, creation, time of waiting or running,"
+            " priority or GPUs; `-` before it turns it round.",
             {"enum": [*SORTS, *(f"-{it}" for it in SORTS)], "default": "order"},
         ),
         Parameter("messages", "With the sentence of each waiting job.", {"type": "boolean"}),
@@ -590,7 +598,7 @@ PARAMETERS: Final = {
 ALWAYS: Final = ("shard", "at")
 """Parameters of every document but the index."""
 _PART: Final = ("offset", "limit")
-_JOBS: Final = ("queue", "reason", "state", "namespace", "name", "sort", "messages", *_PART)
+_JOBS: Final = ("queue", "reason", "state", "namespace", "name", "user", "sort", "messages", *_PART)
 ENDPOINTS: Final = (
     Endpoint("", "What is served here.", Index),
     Endpoint("/overview", "Totals of a shard, and its last cycle.", Overview),

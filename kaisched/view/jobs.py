@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from kaisched.view.reading import Reading, Sight
 
 _MOST_NAMES: Final = 5
+_MOST_NODES: Final = 4
 _HIDDEN: Final = {"podGroup": None, "workload": None}
 """In the place of a job that the reader does not see."""
 WHY: Final = "kaisched.io/why/v1"
@@ -41,7 +42,7 @@ STATES: Final = ("pending", "partly", "running", "ending")
 """The states of a job: it waits; it runs, and more of its pods wait; all its pods run; they end."""
 WAITING: Final = "waiting"
 """Stands for the first two, where jobs are asked for."""
-SORTS: Final = ("order", "name", "created", "priority", "gpus")
+SORTS: Final = ("order", "name", "created", "since", "priority", "gpus")
 _OF_TASK: Final = {
     TaskState.PENDING: "pending",
     TaskState.GATED: "gated",
@@ -66,6 +67,8 @@ class Wanted(NamedTuple):
     namespace: str = ""
     name: str = ""
     """A part of the name."""
+    user: str = ""
+    """Who submitted them."""
     sort: str = "order"
     """One of :data:`SORTS`, with ``-`` before it from the other end."""
     part: Part = Part()
@@ -83,6 +86,7 @@ def jobs_document(
     return {
         **envelope(reading.view),
         **wanted.part.document(len(seen)),
+        "time": stamp(reading.view.time_s),
         "hidden": len(rows) - len(seen),
         "reasons": reading.reasons_of(rows),
         "jobs": [
@@ -101,13 +105,14 @@ def waiting_names(reading: Reading, wanted: Wanted, sight: Sight) -> list[str]:
 def _found(reading: Reading, wanted: Wanted, sight: Sight) -> tuple[RowVec, list[int]]:
     """Return the jobs that match, and those of them that the reader sees, in order.
 
-    A job that the reader does not see matches no name: else a number would tell which there are.
+    A job that the reader does not see matches no name and no user: else a number would tell which
+    there are.
     """
     rows = _matching(reading, wanted)
     shown = rows[sight.of_jobs(reading, rows)]
-    if wanted.namespace or wanted.name:
-        names = reading.snapshot.jobs.name
-        rows = shown = shown[[_is_named(names[row], wanted) for row in shown.tolist()]]
+    if wanted.namespace or wanted.name or wanted.user:
+        jobs = reading.snapshot.jobs
+        rows = shown = shown[[_is_named(jobs, row, wanted) for row in shown.tolist()]]
     seen: list[int] = _sorted(reading, shown, wanted.sort).tolist()
     return rows, seen
 
@@ -256,13 +261,15 @@ def job_entry(reading: Reading, row: int, told: Told | None, sight: Sight) -> di
     jobs = reading.snapshot.jobs
     return {
         **_why(reading, row, told, sight),
-        "user": _user(reading, row),
+        "user": _user(jobs, row),
         "state": state_of(reading, row),
         "place": None if (at := reading.place(row)) is None else {"position": at[0], "of": at[1]},
         "priority": int(jobs.priority[row]),
         "preemptible": bool(jobs.is_preemptible[row]),
         "created": stamp(float(jobs.created_s[row])),
         "started": stamp(float(jobs.last_start_s[row])) if reading.running[row] else None,
+        "since": stamp(float(reading.since_s[row])),
+        **_nodes(reading, row),
         "pods": {"running": int(reading.running[row]), "pending": int(reading.pending[row])},
         "gpus": {
             "held": gpus(int(reading.gpu_held[row])),
@@ -271,10 +278,18 @@ def job_entry(reading: Reading, row: int, told: Told | None, sight: Sight) -> di
     }
 
 
-def _user(reading: Reading, row: int) -> str | None:
+def _user(jobs: JobTable, row: int) -> str | None:
     """Return who submitted a job, where its objects say so."""
-    owner = reading.snapshot.jobs.owner_of(row)
+    owner = jobs.owner_of(row)
     return (owner.user or None) if owner is not None else None
+
+
+def _nodes(reading: Reading, row: int) -> dict[str, Any]:
+    """Return where the running pods of a job are: a few of the nodes, and how many there are."""
+    names = reading.snapshot.nodes.name
+    found = reading.node_of_task[[it for it in reading.tasks_of(row) if reading.is_running[it]]]
+    rows = np.unique(found[found >= 0])
+    return {"nodes": [names[it] for it in rows[:_MOST_NODES].tolist()], "nodeCount": len(rows)}
 
 
 def state_of(reading: Reading, row: int) -> str:
@@ -378,10 +393,13 @@ def _matching(reading: Reading, wanted: Wanted) -> RowVec:
     return np.flatnonzero(found)
 
 
-def _is_named(full: str, wanted: Wanted) -> bool:
+def _is_named(jobs: JobTable, row: int, wanted: Wanted) -> bool:
+    full = jobs.name[row]
     namespace, _, name = full.partition("/")
     text = full if "/" in wanted.name else name
-    return wanted.namespace in {"", namespace} and wanted.name in text
+    if wanted.namespace not in {"", namespace} or wanted.user not in {"", _user(jobs, row)}:
+        return False
+    return wanted.name in text or wanted.name in jobs.title[row]
 
 
 def _sorted(reading: Reading, rows: RowVec, sort: str) -> RowVec:
@@ -392,7 +410,9 @@ def _sorted(reading: Reading, rows: RowVec, sort: str) -> RowVec:
         rows = rows[np.lexsort([rows, reading.rank[rows], jobs.queue_of_job[rows]])]
     else:
         column: Any = jobs.created_s if key == "created" else jobs.priority
-        if key == "gpus":
+        if key == "since":
+            column = reading.since_s
+        elif key == "gpus":
             column = reading.gpu_held + reading.gpu_pending
         sign = -1 if sort.startswith("-") else 1
         return rows[np.lexsort([rows, sign * column[rows]])]
