@@ -394,12 +394,13 @@ def _matching(reading: Reading, wanted: Wanted) -> RowVec:
 
 
 def _is_named(jobs: JobTable, row: int, wanted: Wanted) -> bool:
-    full = jobs.name[row]
-    namespace, _, name = full.partition("/")
-    text = full if "/" in wanted.name else name
+    full, title = jobs.name[row], jobs.title[row]
+    namespace = full.partition("/")[0]
     if wanted.namespace not in {"", namespace} or wanted.user not in {"", _user(jobs, row)}:
         return False
-    return wanted.name in text or wanted.name in jobs.title[row]
+    if not {"/", " "} & set(wanted.name):
+        full, title = full.partition("/")[2], title.partition("/")[2]
+    return wanted.name in full or wanted.name in title
 
 
 def _sorted(reading: Reading, rows: RowVec, sort: str) -> RowVec:

@@ -12,6 +12,8 @@ from kaisched_plugins.binpack import Binpack
 from tests.unit.cli.conftest import NODE, POD, QUEUE
 
 TABLES = """\
+1 pod bound; 2 jobs pending: 1 ExceedsAnyNode, 1 OverLimit
+
 Binds
 POD       NODE
 team/a-0  n0
@@ -32,7 +34,6 @@ root            8          4          8  unlimited
   a             6          4          8          4
   b             0          0          0          8
 
-1 pod bound; 2 jobs pending
 """
 
 
@@ -83,11 +84,26 @@ def test_a_plan_is_json(run, manifests):
     assert (document["problems"], document["warnings"]) == ([], [])
 
 
+def test_many_waiting_jobs_are_grouped_by_queue_and_reason(run, manifests):
+    text = manifests.read_text("utf-8")
+    more = "".join(POD % (f"a-{at}", "a", "kaisched", 4) for at in range(2, 60))
+    manifests.write_text(text + more, encoding="utf-8")
+    code, out, _ = run("plan", "-f", manifests)
+    first, *lines = out.splitlines()
+    assert (code, first) == (0, "1 pod bound; 60 jobs pending: 59 OverLimit, 1 ExceedsAnyNode")
+    assert "Pending, by queue and reason" in lines
+    rows = lines[lines.index("Pending, by queue and reason") + 2 :]
+    assert rows[0].split()[:6] == ["59", "a", "OverLimit", "Pod", "team/a-1", "queue"]
+    assert "team/a-7" not in out
+    waiting = parsed(run("plan", "-f", manifests, "-o", "json")[1])["cycles"][0]["pending"]
+    assert len(waiting) == 60  # a document has them all
+
+
 def test_the_order_is_a_table_of_its_own(run, manifests):
     code, out, _ = run("plan", "-f", manifests, "--order")
     before, _, order = out.partition("Order\n")
     assert code == 0
-    assert before == TABLES.partition("1 pod bound;")[0]
+    assert before == TABLES
     assert order.startswith("JOB           QUEUE  PLACE   AHEAD")
     assert sum("1 of 1" in line for line in order.splitlines()) == 2
 
@@ -197,7 +213,7 @@ def test_what_must_be_missing_is_said(run, tmp_path, manifests):
     file.write_text("", encoding="utf-8")
     assert run("plan", "-f", file) == (
         0,
-        "0 pods bound; 0 jobs pending\n",
+        "0 pods bound; 0 jobs pending\n\n",
         (
             f"kaisched: {file}: holds no object; check the path\n"
             "kaisched: no nodes among the manifests, so nothing can be placed\n"
