@@ -155,8 +155,8 @@ def test_a_workload_may_be_taken_away_by_its_name(run, some):
     code, out, _ = run("whatif", "remove", "job/train", "-f", some, "-o", "json")
     (gone,) = json.loads(out)["jobs"]
     assert (code, gone["workload"]["name"], gone["with"]) == (0, "train", None)
-    code, _, err = run("whatif", "remove", "job/trian", "-f", some)
-    assert (code, "there is no job trian" in err) == (2, True)
+    code, _, err = run("whatif", "remove", "job/trrain", "-f", some)
+    assert (code, "there is no job trrain" in err) == (2, True)
 
 
 def test_kubectl_completes_names_too(url, monkeypatch, capsys):
