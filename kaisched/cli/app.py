@@ -57,6 +57,7 @@ _CLI: Final = "kaisched.cli."
 COMMANDS: Final = {
     "demo": Entry(_CLI + "simulate", "Show fair share at work on a cluster in memory.", "demo"),
     "plan": Entry(_CLI + "plan", "Say what would be bound, evicted and left pending, and why."),
+    "jobs": Entry(_CLI + "jobs", "List the jobs: whose, since when, and why or where."),
     "why": Entry(_CLI + "why", "Say why a job or pod waits, and what would let it start."),
     "whatif": Entry(_CLI + "whatif", "Say what a job, a quota, a weight or a node would change."),
     "queue": Entry(
@@ -253,7 +254,7 @@ _VARIABLES: Final = {
     "-n": "KAISCHED_KUBERNETES__NAMESPACE",
 }
 _NAMESPACE: Final = ("-n", "--namespace")
-_WITH_NAMESPACE: Final = ("why",)
+_WITH_NAMESPACE: Final = ("jobs", "why")
 """Commands with a namespace of their own: that of the job, and not of the scheduler."""
 _NO_FILES: Final = ":4"
 """Directive of a completion that tells kubectl not to complete file names."""
@@ -305,13 +306,19 @@ def complete_main(arguments: Sequence[str] | None = None) -> None:
     command: Any = typer.main.get_command(build_app(None))
     for word in before:
         command = getattr(command, "commands", {}).get(word, command)
-    found = list(_choices(command, last))
+    found = list(_choices(command, before, last))
     for name, text in found:
         printing.say_text(f"{name}\t{text}")
     printing.say(_NO_FILES if found else _FILES)
 
 
-def _choices(command: Any, last: str) -> Iterator[tuple[str, str]]:
+def _choices(command: Any, before: Sequence[str], last: str) -> Iterator[tuple[str, str]]:
+    of_option = [it for it in command.params if before and before[-1] in it.opts]
+    if of_option or not hasattr(command, "commands"):
+        named = of_option or [it for it in command.params if it.param_type_name == "argument"]
+        context = typer.Context(command)
+        for param in () if last.startswith("-") else named:
+            yield from ((it.value, "") for it in param.shell_complete(context, last))
     if last.startswith("-"):
         for param in command.params:
             text = (getattr(param, "help", "") or "").partition(". ")[0]

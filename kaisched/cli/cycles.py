@@ -44,6 +44,7 @@ from kaisched.view.queues import (
 )
 from kaisched.view.reading import ALL, Reading
 
+_OF_JOBS: Final = ("time", "hidden", "reasons", "jobs")
 _OF_SERVER: Final = frozenset({"shard", "revision", "since", "complete"})
 """Fields of a document that tell of a running scheduler."""
 
@@ -188,6 +189,14 @@ class CycleView:
             foreseen = forecast_of(result, row, self.cycle.objects, self.cycle.schedulers)
             document["when"] = None if foreseen is None else when_document(foreseen)
         return {key: it for key, it in document.items() if key not in _OF_SERVER}
+
+    def jobs(self, wanted: Mapping[str, str]) -> dict[str, Any]:
+        """Return the jobs that match; ``wanted`` has the parameters of the live view."""
+        reading, filters = self._reading, dict(wanted)
+        queue = filters.pop("queue")
+        row, part = row_of_queue(reading, queue) if queue else -1, Part(0, len(reading.code))
+        document = jobs.jobs_document(reading, jobs.Wanted(row, part=part, **filters), ALL, {})
+        return {"schemaVersion": "kaisched.io/jobs/v1", **{it: document[it] for it in _OF_JOBS}}
 
     def queues(self, name: str | None) -> dict[str, Any]:
         """Return all queues, or one with those around it and the jobs that wait below it."""

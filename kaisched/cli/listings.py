@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from kaisched.cli import options, source
+from kaisched.cli import completion, options, source
 from kaisched.cli.printing import (
     Printer,
     amount_cell,
@@ -22,6 +22,7 @@ from kaisched.cli.printing import (
     say,
 )
 from kaisched.cli.report import print_period
+from kaisched.core.titles import title_in
 from kaisched.errors import ClusterError, ConfigError
 
 if TYPE_CHECKING:
@@ -32,7 +33,12 @@ if TYPE_CHECKING:
 # -- kaisched queue ------------------------------------------------------------------------------
 
 queue = typer.Typer()
-_NAME = typer.Argument(help="The queue.", metavar="QUEUE", show_default=False)
+_NAME = typer.Argument(
+    help="The queue.",
+    metavar="QUEUE",
+    show_default=False,
+    autocompletion=completion.queues,
+)
 _DRY = typer.Option("--dry-run", help="Let the API server check the change, and keep nothing.")
 AMOUNTS: Final = {
     "fairShare": "FAIR SHARE",
@@ -211,7 +217,7 @@ def print_queue_tables(document: Mapping[str, Any], *, with_jobs: bool) -> None:
     print_table("Unschedulable", columns("QUEUE", "COUNTS FOR NO SHARE"), left_out)
     if with_jobs:
         _print_projects(entries)
-        heads = columns("#POSITION", "POD GROUP", "?QUEUE", "REASON", "BECAUSE")
+        heads = columns("#POSITION", "JOB", "?QUEUE", "REASON", "BECAUSE")
         print_table("Jobs in order", heads, [_job_row(job) for job in document["jobs"]])
 
 
@@ -273,7 +279,7 @@ def _job_row(job: Mapping[str, Any]) -> tuple[str, ...]:
     place = job["turn"] or job.get("place")
     position = "-" if place is None else f"{place['position']}"
     message = job["message"] or ""
-    return position, job["podGroup"], job["queue"], job["reason"], message
+    return position, title_in(job), job["queue"], job["reason"], message
 
 
 def queue_rows(document: Mapping[str, Any]) -> Iterator[Sequence[object]]:
@@ -290,9 +296,10 @@ def queue_rows(document: Mapping[str, Any]) -> Iterator[Sequence[object]]:
 
 def job_rows(document: Mapping[str, Any]) -> Iterator[Sequence[object]]:
     """Yield the rows of CSV: the waiting jobs of a queue, in order."""
-    yield ("position", "podGroup", "queue", "reason", "message")
+    yield ("position", "podGroup", "job", "queue", "reason", "message")
     for job in document["jobs"]:
-        yield _job_row(job)
+        position, *rest = _job_row(job)
+        yield position, job["podGroup"], *rest
 
 
 # -- kaisched alloc ------------------------------------------------------------------------------
@@ -383,12 +390,14 @@ def _add(
         entry = _group_at(level, group, names[group])
         entry["held"] += holder["gpus"]
         entry["pods"] += holder["pods"]
+        if group == "job":
+            entry["workload"] = holder["workload"]
         level = entry["groups"]
 
 
 def _group_at(level: dict[str, dict[str, Any]], kind: str, name: str) -> dict[str, Any]:
-    new = {"kind": kind, "name": name, "held": 0.0, "pods": 0, "groups": {}}
-    return level.setdefault(name, new)
+    amounts = {"held": 0.0, "pods": 0, "groups": {}}
+    return level.setdefault(name, {"kind": kind, "name": name, "workload": None, **amounts})
 
 
 def _listed(level: Mapping[str, dict[str, Any]]) -> list[dict[str, Any]]:
@@ -411,7 +420,7 @@ def _print_alloc(document: Mapping[str, Any]) -> None:
     lines = []
     for depth, entry in _flat(document["groups"]):
         of = f"{entry['held'] / total:.0%}" if total else "-"
-        name = "  " * depth + entry["name"]
+        name = "  " * depth + title_in(entry, "name")
         line = [name, f"{entry['held']:g}", of, f"{entry['pods']}"]
         lines.append([*line, f"{entry.get('free', ''):}"] if is_by_node else line)
     print_table("GPUs", [*heads, *(columns("#FREE") if is_by_node else ())], lines)
@@ -437,7 +446,7 @@ def _leaves(
     groups: Sequence[Mapping[str, Any]], above: tuple[str, ...], left: int
 ) -> Iterator[Sequence[object]]:
     for entry in groups:
-        line = (*above, entry["name"])
+        line = (*above, title_in(entry, "name"))
         if left > 1:
             yield from _leaves(entry["groups"], line, left - 1)
         else:
@@ -453,7 +462,11 @@ def _alloc_names(document: Mapping[str, Any]) -> Iterator[str]:
 
 # -- kaisched fairness ---------------------------------------------------------------------------
 
-_AROUND = typer.Argument(help="Only this queue, with those above and below.", metavar="[QUEUE]")
+_AROUND = typer.Argument(
+    help="Only this queue, with those above and below.",
+    metavar="[QUEUE]",
+    autocompletion=completion.queues,
+)
 _SINCE = typer.Option(
     "--since", help="Add what they had since then, such as 7d; needs --prometheus or --history."
 )

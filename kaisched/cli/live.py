@@ -126,6 +126,13 @@ class Server:
         )
         return {**found, "jobs": list(waiting)}
 
+    def jobs(self, wanted: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the jobs that match; ``wanted`` has the parameters of the live view."""
+        first = self.get("/jobs", limit=1, **wanted)
+        found = list(self.entries("/jobs", "jobs", most=math.inf, limit=MOST, **wanted))
+        counts = {it: first[it] for it in ("time", "hidden", "reasons")}
+        return {"schemaVersion": "kaisched.io/jobs/v1", **counts, "jobs": found}
+
     def queues_around(self, name: str | None) -> dict[str, Any]:
         """Return all queues, or one with those above and below it."""
         return self.get("/queues" if name is None else f"/queues/{quote(name)}")

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
 from kaisched.cli import options
 from kaisched.cli.listings import print_queues
-from kaisched.cli.printing import columns, count, print_json, print_table, say, warn
+from kaisched.cli.printing import columns, count, counted, print_json, print_table, say, warn
 
 if TYPE_CHECKING:
     from collections.abc import Container, Mapping, Sequence
 
     from kaisched.core.devices import PromisedCards
     from kaisched.framework.intents import Bind, Nominate
+    from kaisched.framework.report.records import DecisionRecord
     from kaisched.framework.report.result import CycleResult, ShardCycle
 
 _FILES = typer.Option(
@@ -72,54 +74,75 @@ def command(
 def print_plan(steps: Sequence[ShardCycle], *, with_order: bool = False) -> None:
     """Print the moves of every cycle, then the pending jobs and the queues after the last ones."""
     last = {step.shard: step for step in steps}
+    if steps:
+        say(_summary(steps, list(last.values())), "")
     of_shard = {name: f"Shard {name}: " if len(last) > 1 else "" for name in last}
     for number, step in enumerate(steps, 1):
         cycle = f"Cycle {number}: " if len(steps) > len(last) else ""
         prefix = of_shard[step.shard] + cycle
         _print_moves(prefix, step.result)
-        heads = columns("POD GROUP", "TO NODE POOL")
-        print_table(f"{prefix}Passed on", heads, sorted(step.passed_on.items()))
+        jobs = step.result.records.session.jobs
+        title = dict(zip(jobs.name, jobs.title, strict=True))
+        passed = sorted((title[job], pool) for job, pool in step.passed_on.items())
+        print_table(f"{prefix}Passed on", columns("JOB", "TO NODE POOL"), passed)
     for name, step in last.items():
         print_waiting(step.result, of_shard[name], step.passed_on)
         if with_order:
             _print_order(step.result, of_shard[name])
-    if steps:
-        say(_summary(steps, list(last.values())))
+
+
+_MOST_LINES: Final = 50
+"""So many waiting jobs are listed one by one; more are grouped by what they wait for."""
 
 
 def print_waiting(result: CycleResult, prefix: str = "", left: Container[str] = ()) -> None:
     """Print what stays pending after a cycle and why, apart from who has left, and the queues."""
-    from kaisched.framework.advice.search import Adviser  # noqa: PLC0415 - not for the help
     from kaisched.view.documents import queue_document  # noqa: PLC0415 - not for the help
 
-    print_table(
-        f"{prefix}Pending",
-        columns("POD GROUP", "?QUEUE", "REASON", "BECAUSE"),
-        [
-            (it.pod_group, it.queue, it.reason, it.message)
-            for it in Adviser(result).records()
-            if it.pod_group not in left
-        ],
-    )
+    records = [it for it in _advised(result) if it.pod_group not in left]
+    if len(records) <= _MOST_LINES:
+        rows = [(it.title, it.queue, it.reason, it.message) for it in records]
+        print_table(f"{prefix}Pending", columns("JOB", "?QUEUE", "REASON", "BECAUSE"), rows)
+    else:
+        heads = columns("#JOBS", "QUEUE", "REASON", "FIRST", "BECAUSE")
+        print_table(f"{prefix}Pending, by queue and reason", heads, _grouped(records))
     print_queues([queue_document(share) for share in result.shares], prefix)
+
+
+def _advised(result: CycleResult) -> list[DecisionRecord]:
+    from kaisched.framework.advice.search import Adviser  # noqa: PLC0415 - not for the help
+
+    return list(Adviser(result).records())
+
+
+def _grouped(records: Sequence[DecisionRecord]) -> list[tuple[str, str, str, str, str]]:
+    """Return a row for each queue and reason, the most jobs first, with the first job of each."""
+    groups: dict[tuple[str, str], list[DecisionRecord]] = {}
+    for it in records:
+        groups.setdefault((it.queue, it.reason), []).append(it)
+    most_first = sorted(groups.items(), key=lambda it: -len(it[1]))
+    return [
+        (f"{len(some)}", queue, reason, some[0].title, some[0].message)
+        for (queue, reason), some in most_first
+    ]
 
 
 def _print_order(result: CycleResult, prefix: str) -> None:
     """Print the place of each pending job in its queue, which job is ahead of it, and why."""
     from kaisched.framework.report.turns import Turns  # noqa: PLC0415 - not for the help
 
-    turns, names = Turns(result), result.records.session.jobs.name
+    turns, titles = Turns(result), result.records.session.jobs.title
     queues = result.records.session.queues.name
     lines = []
-    for job in sorted(result.records.rows.tolist(), key=lambda row: names[row]):
+    for job in sorted(result.records.rows.tolist(), key=lambda row: titles[row]):
         turn = turns.turn(job)
         if turn is None:
             continue
         ahead = turn.ahead
-        other = ("", "") if ahead is None else (names[ahead.job], turns.because(job, ahead))
+        other = ("", "") if ahead is None else (titles[ahead.job], turns.because(job, ahead))
         queue = queues[turn.levels[0].queue]
-        lines.append((names[job], queue, f"{turn.position} of {turn.of}", *other))
-    heads = columns("POD GROUP", "?QUEUE", "PLACE", "AHEAD", "BECAUSE")
+        lines.append((titles[job], queue, f"{turn.position} of {turn.of}", *other))
+    heads = columns("JOB", "?QUEUE", "PLACE", "AHEAD", "BECAUSE")
     print_table(f"{prefix}Order", heads, lines)
 
 
@@ -129,7 +152,7 @@ def _print_moves(prefix: str, result: CycleResult) -> None:
     print_table(
         f"{prefix}Evictions",
         columns("POD", "?NODE", "?BY", "FOR", "BECAUSE"),
-        [(it.pod, it.node, it.action, it.beneficiary, it.reason) for it in result.evictions],
+        [(it.pod, it.node, it.action, it.beneficiary_title, it.reason) for it in result.evictions],
     )
     promised = {task: _promised(cards) for task, cards in result.nominate_cards.items()}
     title = f"{prefix}Nominations (bound once enough pods have left)"
@@ -172,5 +195,10 @@ def _summary(steps: Sequence[ShardCycle], last: Sequence[ShardCycle]) -> str:
         parts.append(count(evictions, "pod") + " evicted")
     if nominations:
         parts.append(count(nominations, "pod") + " nominated")
-    pending = sum(len(step.result.records) - len(step.passed_on) for step in last)
-    return ", ".join(parts) + f"; {count(pending, 'pod group')} pending"
+    reasons = Counter[str]()
+    for step in last:
+        reasons += Counter(step.result.records.counts())
+    passed = sum(len(step.passed_on) for step in last)
+    pending = reasons.total() - passed
+    why = f": {counted(dict(reasons.most_common()))}" if pending and not passed else ""
+    return ", ".join(parts) + f"; {count(pending, 'job')} pending{why}"

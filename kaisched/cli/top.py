@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 
 import typer
 
-from kaisched.cli import options, source
+from kaisched.cli import jobs, options, source
 from kaisched.cli.printing import Column, columns, counted, draw, say, table_lines, width_of
+from kaisched.core.titles import title_in
 from kaisched.errors import ClusterUnavailable
 from kaisched.text import visible
 
@@ -112,8 +113,8 @@ class Pane(NamedTuple):
     key: str
     path: str
     columns: tuple[Column, ...]
-    row: Callable[[Mapping[str, Any]], tuple[Any, ...]]
-    """The cells of an entry: texts and numbers, by which the table is sorted."""
+    row: Callable[[Mapping[str, Any], Mapping[str, Any]], tuple[Any, ...]]
+    """The cells of an entry of a document: texts and numbers, by which the table is sorted."""
     is_in_parts: bool = True
 
 
@@ -122,20 +123,13 @@ def _gpu(entry: Mapping[str, Any], key: str) -> float:
     return float("inf") if amount is None else float(amount)
 
 
-def _queue(entry: Mapping[str, Any]) -> tuple[Any, ...]:
+def _queue(entry: Mapping[str, Any], _: Mapping[str, Any]) -> tuple[Any, ...]:
     waiting = sum(entry["pending"].values())
     amounts = (_gpu(entry, key) for key in ("fairShare", "allocated", "requested", "deserved"))
     return (entry["name"], *amounts, entry["running"], waiting, counted(entry["pending"]))
 
 
-def _job(entry: Mapping[str, Any]) -> tuple[Any, ...]:
-    place = entry["place"]
-    gpus = float(entry["gpus"]["held"] + entry["gpus"]["pending"])
-    at = place["position"] if place else ""
-    return entry["podGroup"], entry["queue"], entry["state"], gpus, at, entry["reason"] or ""
-
-
-def _node(entry: Mapping[str, Any]) -> tuple[Any, ...]:
+def _node(entry: Mapping[str, Any], _: Mapping[str, Any]) -> tuple[Any, ...]:
     held: dict[str, float] = {}
     for it in entry["holders"]:
         name = it["queue"] or "others"
@@ -151,8 +145,8 @@ def _node(entry: Mapping[str, Any]) -> tuple[Any, ...]:
     )
 
 
-def _eviction(entry: Mapping[str, Any]) -> tuple[Any, ...]:
-    whom = entry["beneficiary"] or entry["beneficiaryQueue"] or ""
+def _eviction(entry: Mapping[str, Any], _: Mapping[str, Any]) -> tuple[Any, ...]:
+    whom = title_in(entry, "beneficiary", "beneficiaryWorkload") or entry["beneficiaryQueue"] or ""
     return entry["time"][11:19], entry["pod"], entry["queue"], whom, entry["rule"], entry["reason"]
 
 
@@ -178,8 +172,8 @@ PANES: Final = {
         Pane(
             "j",
             "/jobs",
-            columns("JOB", "?QUEUE", "STATE", "#GPUS", "#?PLACE", "REASON"),
-            _job,
+            jobs.COLUMNS,
+            jobs.cells,
         ),
         Pane(
             "n",
@@ -196,7 +190,7 @@ PANES: Final = {
     )
 }
 _NAMES: Final = {"u": "queues", "j": "jobs", "n": "nodes", "e": "evictions"}
-_SORTS: Final = ("order", "name", "created", "priority", "gpus")
+_SORTS: Final = ("order", "name", "created", "since", "priority", "gpus")
 """Long lists of jobs are sorted where they are."""
 
 
@@ -245,7 +239,7 @@ def frame(server: Server, screen: Screen, width: int, height: int) -> list[str]:
         query["sort"] = ("-" if screen.is_reverse else "") + _SORTS[screen.sort + 1]
     document = server.get(screen.pane.path, **query)
     entries = document[screen.pane.path[1:]]
-    rows = [screen.pane.row(entry) for entry in entries]
+    rows = [screen.pane.row(entry, document) for entry in entries]
     if screen.pane.key != "j":
         rows = _sorted(rows, screen)
     if not screen.pane.is_in_parts:

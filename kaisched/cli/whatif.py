@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from kaisched.cli import options
+from kaisched.cli import completion, options
 from kaisched.cli.printing import columns, print_json, print_table, say, warn
 from kaisched.cli.when import when_document, when_lines
+from kaisched.core.titles import title_of
 from kaisched.units import format_amount
 
 if TYPE_CHECKING:
@@ -22,7 +23,10 @@ if TYPE_CHECKING:
 command = typer.Typer()
 _AMOUNTS: Final = ("fair_share", "allocated", "requested", "deserved")
 _MANIFESTS = typer.Argument(help="Manifests to apply; - for stdin.", metavar="[FILE]...")
-_QUEUE = typer.Option(help="Instead of files: submit a gang of equal pods to this queue.")
+_QUEUE = typer.Option(
+    help="Instead of files: submit a gang of equal pods to this queue.",
+    autocompletion=completion.queues,
+)
 _GPUS = typer.Option(min=0, max=1000, help="GPUs of each of its pods.")
 _PODS = typer.Option(min=1, max=10_000, help="Its pods, which start together.")
 _WHEN = typer.Option("--when", help="Say when it may start too, as `kaisched why --when`.")
@@ -35,7 +39,9 @@ _VALUES = typer.Argument(
     metavar="PATH=VALUE...",
 )
 _TARGETS = typer.Argument(
-    help="queue/NAME, node/NAME, pod/NAME, or podgroup/NAME with its pods.", metavar="OBJECT..."
+    help="queue/NAME, node/NAME, pod/NAME, podgroup/NAME or a workload such as job/NAME, with its"
+    " pods.",
+    metavar="OBJECT...",
 )
 
 
@@ -138,18 +144,26 @@ def _show(
 
 def _print_tables(difference: Difference) -> None:
     """Print what differs; a line where nothing does."""
+    from kaisched.cli.whatif_objects import owner_of  # noqa: PLC0415 - not for the help
+
+    title = {
+        name: title_of(name, owner_of(before, after))
+        for name, _, before, after in difference.jobs()
+    }
     jobs = [
-        (name, queue, _shown(before), _shown(after))
+        (title[name], queue, _shown(before), _shown(after))
         for name, queue, before, after in difference.jobs()
     ]
     print_table("Jobs", columns("JOB", "?QUEUE", "WITHOUT", "WITH"), jobs)
     reasons = [
-        (name, after.record.message)
+        (title[name], after.record.message)
         for name, _, _, after in difference.jobs()
         if after is not None and after.record is not None
     ]
     print_table("With it, these wait", columns("JOB", "BECAUSE"), reasons)
-    evictions = [(it.pod, it.action, it.beneficiary, it.reason) for it in difference.evictions()]
+    evictions = [
+        (it.pod, it.action, it.beneficiary_title, it.reason) for it in difference.evictions()
+    ]
     heads = columns("POD", "?BY", "FOR", "BECAUSE")
     print_table("Evicted by the change", heads, evictions)
     queues = [
@@ -162,7 +176,7 @@ def _print_tables(difference: Difference) -> None:
     heads = columns("QUEUE", "#FAIR SHARE", "#ALLOCATED", "#?REQUESTED", "#?DESERVED")
     print_table("Queues: GPUs, without and with", heads, queues)
     for name, foreseen in difference.foreseen.items():
-        say(f"{name} may start:", *when_lines(when_document(foreseen)))
+        say(f"{title.get(name, name)} may start:", *when_lines(when_document(foreseen)))
     if not (jobs or evictions or queues):
         say("the change makes no difference to any job or queue")
 

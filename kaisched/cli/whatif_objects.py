@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from kaisched.cli.when import bounded, when_document
+from kaisched.core.titles import workload_document
 from kaisched.engine.planning import OUR_NAMES, failures_of, read_manifests
 from kaisched.engine.recording import replay
 from kaisched.errors import ConfigError
@@ -26,11 +27,13 @@ from kaisched.view.documents import queue_document
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from kaisched.core.titles import TopOwner
     from kaisched.daemon.recordings import Taken
     from kaisched.engine.recording import Recording, Replay
+    from kaisched.framework.intents import Evict
     from kaisched.framework.report.records import QueueShare
     from kaisched.objects.load import Manifest
-    from kaisched.sim.forecast.course import Eviction, JobState, Settled
+    from kaisched.sim.forecast.course import JobState, Settled
 
 SCHEMA: Final = "kaisched.io/whatif/v1"
 _MOST_FORECASTS: Final = 10
@@ -126,7 +129,7 @@ class Difference:
                 there = after or before
                 yield name, there.queue if there is not None else "", before, after
 
-    def evictions(self) -> list[Eviction]:
+    def evictions(self) -> list[Evict]:
         """Return the evictions that the change causes."""
         known = {it.pod for it in self.without.evictions}
         return [it for it in self.with_it.evictions if it.pod not in known]
@@ -175,6 +178,7 @@ def difference_document(difference: Difference) -> dict[str, Any]:
         "jobs": [
             {
                 "podGroup": name,
+                "workload": workload_document(owner_of(before, after)),
                 "queue": queue,
                 "without": _job_document(before),
                 "with": _job_document(after),
@@ -185,8 +189,10 @@ def difference_document(difference: Difference) -> dict[str, Any]:
             {
                 "pod": it.pod,
                 "podGroup": it.pod_group,
+                "workload": workload_document(it.top_owner),
                 "action": it.action,
                 "beneficiary": it.beneficiary,
+                "beneficiaryWorkload": workload_document(it.beneficiary_owner),
                 "reason": it.reason,
             }
             for it in difference.evictions()
@@ -202,6 +208,11 @@ def difference_document(difference: Difference) -> dict[str, Any]:
         "when": {name: when_document(it) for name, it in difference.foreseen.items()},
         "warnings": difference.warnings,
     }
+
+
+def owner_of(*states: JobState | None) -> TopOwner | None:
+    """Return what a job comes from, by its states without and with a change."""
+    return next((it.top_owner for it in states if it is not None), None)
 
 
 def _job_document(job: JobState | None) -> dict[str, Any] | None:

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from kaisched.cli import options, source
+from kaisched.cli import completion, options, source
 from kaisched.cli.printing import Printer, amount_cell, counted, say
 from kaisched.cli.when import when_lines
 from kaisched.core.refusals import Refusal, RefusalText, text_of
+from kaisched.core.titles import title_in
 from kaisched.errors import ConfigError
 from kaisched.framework.advice.advice import DOES_NOT
 from kaisched.framework.report.records import Because
@@ -27,15 +28,16 @@ _WHEN = typer.Option(
 )
 _NAMESPACE = typer.Option("-n", "--namespace", help="Namespace of the job or pod.")
 _NAME = typer.Argument(
-    help="Name of a pod group, a pod or its workload, or NAMESPACE/NAME.",
+    help="Job or pod: NAME or NAMESPACE/NAME, also with a kind: job/NAME, Job NAMESPACE/NAME.",
     metavar="JOB|POD",
     show_default=False,
+    autocompletion=completion.jobs,
 )
 
 
 @options.reads_state(has_view=True)
 def command(
-    name: Annotated[str, _NAME],
+    names: Annotated[list[str], _NAME],
     *,
     place: options.Place,
     namespace: Annotated[str, _NAMESPACE] = "",
@@ -58,18 +60,35 @@ def command(
     chance: the job starts between the times printed, if the printed assumptions come true. It takes
     a minute at most. A running scheduler is not asked then, unless by --daemon.
     """
-    if namespace:
-        own, _, rest = name.rpartition("/")
-        if own not in ("", namespace):
-            message = f"{name} and -n {namespace} name two namespaces"
-            raise ConfigError(message, fix="give one of them")
-        name = f"{namespace}/{rest}"
+    name = named_in(" ".join(names), namespace)
     view = source.view_of(place, is_watched=watch, is_foreseen=when, job=name)
     printer = Printer(_print, _rows, _names)
     more = {"is_foreseen": True} if when else {}
     source.print_of(view, lambda: view.why(name, **more), printer, output, is_watched=watch)
 
 
+def named_in(text: str, namespace: str) -> str:
+    """Return a job or pod with its namespace, if one is given beside it.
+
+    Raises:
+        ConfigError: it names another one.
+
+    """
+    from kaisched.objects.gangs import kind_of  # noqa: PLC0415 - not for the help
+
+    if not namespace:
+        return text
+    kind, space, name = text.rpartition(" ")
+    own, slash, rest = name.rpartition("/")
+    if slash and not space and kind_of(own):
+        kind, own = own, ""
+    if own not in ("", namespace):
+        message = f"{text} and -n {namespace} name two namespaces"
+        raise ConfigError(message, fix="give one of them")
+    return f"{kind} {namespace}/{rest}".lstrip()
+
+
+_WHOM: Final = ("beneficiary", "beneficiaryWorkload")
 GATED: Final = "gated"
 """The state of a pod that has a scheduling gate."""
 _MOST_PODS: Final = 5
@@ -81,23 +100,23 @@ def _print(document: Mapping[str, Any]) -> None:
 
 
 def _lines(document: Mapping[str, Any]) -> Iterator[str]:
-    name, pending = document["podGroup"], document["pending"]
+    name, pending = title_in(document), document["pending"]
     gate = _gate(document)
     if gate is not None:
-        yield f"job {name} is pending: {gate.name}"
+        yield f"{name} is pending: {gate.name}"
         yield f"  {gate.sentence}"
     elif pending is None:
-        yield f"job {name} does not wait"
+        yield f"{name} does not wait"
     else:
         # What would help is the next step, below.
-        yield f"job {name} is pending: {pending['reason']}"
+        yield f"{name} is pending: {pending['reason']}"
         if document["because"]:
             yield f"  {document['because']}"
         elif not document.get("complete", True):
             yield "  the numbers and the place are told between two cycles; none ended in time"
     yield from _pod_lines(document["pods"])
     for it in document["evictions"]:
-        whom = f" for {it['beneficiary']}" if it["beneficiary"] else ""
+        whom = f" for {title_in(it, *_WHOM)}" if it["beneficiary"] else ""
         yield f"  evicted by {it['action']}{whom}: {it['reason']}"
     if pending is not None:
         yield from _turn_lines(pending)
@@ -146,8 +165,8 @@ def _turn_lines(pending: Mapping[str, Any]) -> Iterator[str]:
         yield "  no job is ahead of it"
         return
     because = Because(ahead["plugin"] or "", ahead["key"], ahead["own"], ahead["other"])
-    whose = ahead["podGroup"] or f"a job of queue {ahead['queue']}"
-    behind = pending["podGroup"]
+    whose = title_in(ahead) or f"a job of queue {ahead['queue']}"
+    behind = title_in(pending)
     if ahead["queue"] != pending["queue"]:  # the first of its queue: the queues are compared
         behind = next(f"queue {it['queue']}" for it in turn["levels"] if it["ahead"] == ahead)
     yield f"  directly ahead: {whose}, because {because.text(behind)}"
@@ -177,13 +196,14 @@ def _queue_line(queue: Mapping[str, Any]) -> str:
 
 def _rows(document: Mapping[str, Any]) -> Iterator[Sequence[object]]:
     """Yield the rows of CSV: the pods of a job, each with why the job waits."""
-    yield ("podGroup", "queue", "reason", "because", "position", "pod", "state", "node")
+    yield ("podGroup", "job", "queue", "reason", "because", "position", "pod", "state", "node")
     pending = document["pending"] or {}
     turn = pending.get("turn") or {}
     queue = document["queues"][0]["name"] if document["queues"] else pending.get("queue")
     for it in document["pods"]:
         yield (
             document["podGroup"],
+            title_in(document),
             queue,
             pending.get("reason"),
             document["because"],

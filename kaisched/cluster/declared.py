@@ -94,5 +94,12 @@ def has_same_wishes(old: Queue | PodGroup, new: Queue | PodGroup) -> bool:
     before, now = old.metadata, new.metadata
     return old.spec == new.spec and all(
         getattr(before, name) == getattr(now, name)
-        for name in ("uid", "labels", "annotations", "creation_timestamp", "deletion_timestamp")
+        for name in (
+            "uid",
+            "labels",
+            "annotations",
+            "creation_timestamp",
+            "deletion_timestamp",
+            "owner_references",
+        )
     )

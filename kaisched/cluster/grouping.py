@@ -6,7 +6,7 @@ pod cannot join a gang by naming it. Owners that are not known yet are looked at
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
@@ -14,6 +14,7 @@ from msgspec import structs
 
 from kaisched.cluster.columns import set_or_drop
 from kaisched.cluster.pods import PodRow
+from kaisched.core.titles import TopOwner
 from kaisched.errors import ObjectError
 from kaisched.objects import labels
 from kaisched.objects.gangs import GANG_API, GANG_API_KIND, GANG_API_PLURAL, KNOWN, SPARK
@@ -27,6 +28,8 @@ _ALONE: Final = Workload("v1", "pods", "Pod", "each")
 _SPARK: Final = Workload("v1", "pods", "Pod", role_labels=(labels.SPARK_ROLE,))
 _BY_NAME: Final = Workload(f"{GANG_API}/v1", GANG_API_PLURAL, GANG_API_KIND)
 _ONE: Final = Gang()
+_MAKE_ONE: Final = (("ray.io", "RayJob"),)
+"""Kinds whose objects own one job each, of another name: it needs none beside its owner's."""
 _BUILT_IN: Final = ("", "apps", "batch")
 """API groups of owners whose pods Kubernetes itself makes: an admission policy checks the templates
 of these too, but of operators' kinds the labels of the object alone."""
@@ -34,6 +37,7 @@ _QUEUE_FIX: Final = (
     f"put one queue into the label {labels.QUEUE} of what was written first, and of all that is"
     " made from it"
 )
+_NOBODY: Final = TopOwner("", "", "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +76,8 @@ class Membership:
     """How many of the metadata are of the owner that the rule is about and of those around it."""
     missing: str = ""
     """The owner that may make it a gang and is not known yet; empty for none."""
+    top_owner: TopOwner = _NOBODY
+    """What the job comes from, without who submitted it."""
 
     @property
     def is_named(self) -> bool:
@@ -168,6 +174,16 @@ class Grouper:
         member = self._owned(pod, chain, (*owners, pod.meta), uids)
         return replace(member, missing=self._missing_in(chain))
 
+    def top_owner_of(self, group: ObjectMeta) -> TopOwner:
+        """Return what a PodGroup comes from: itself, or what owns it if a controller made it."""
+        references = group.owner_references
+        reference = next((it for it in references if it.controller), next(iter(references), None))
+        if reference is None:
+            return TopOwner(PodGroup.KIND, group.namespace, group.name)
+        owner = self._find(reference, group.namespace)
+        chain = [] if owner is None else self._chain(owner.meta)[0]
+        return _topmost(chain, group.namespace, reference.kind, reference.name)._replace(part="")
+
     def _missing_in(self, chain: list[_Link]) -> str:
         """Return the owner that may make pods a gang and is not known yet; empty for none."""
         last = chain[-1] if chain else None
@@ -223,7 +239,7 @@ class Grouper:
             fault = f"{first[0]} names queue {first[1]!r}, and {other[0]} {other[1]!r}"
         if fault:
             fault += f"; {_QUEUE_FIX}"
-            return replace(_alone(pod, _ALONE, (pod.meta,), uids), fault=fault)
+            return replace(_alone(pod, _ALONE, (pod.meta,), uids, chain), fault=fault)
         if is_named or group or member.is_single or not first[1]:
             return member
         return replace(member, job=f"{member.job}-{first[1]}")
@@ -239,8 +255,10 @@ class Grouper:
         """Return the job of a pod that names a PodGroup: it is one by itself if pods there are."""
         group, uids = self._independent.get(key), (f"{PodGroup.KIND} {key}",)
         if group is not None:
-            return _alone(pod, _BY_NAME, (group, pod.meta), uids)
-        return Membership(key, is_declared=True, metas=(pod.meta,), owner_uids=uids)
+            return _alone(pod, _BY_NAME, (group, pod.meta), uids, self._chain(pod.meta)[0])
+        owner = TopOwner(PodGroup.KIND, *key.split("/", 1))
+        metas = (pod.meta,)
+        return Membership(key, is_declared=True, metas=metas, owner_uids=uids, top_owner=owner)
 
     def _owned(
         self, pod: PodRow, chain: list[_Link], metas: tuple[ObjectMeta, ...], uids: tuple[str, ...]
@@ -248,10 +266,9 @@ class Grouper:
         """Return the job of a pod that names no group itself."""
         top, rule = _group_of(chain, self._table)
         if top is not None and any(map(labels.has_independent_pods, metas)):
-            return _alone(pod, rule, metas, uids)
+            return _alone(pod, rule, metas, uids, chain)
         if top is not None:
-            outer = sum(link.owner is not None for link in chain[chain.index(top) :])
-            return _of_owner(pod, top, rule, metas, uids, outer)
+            return _of_owner(pod, chain, top, rule, metas, uids)
         app = pod.meta.labels.get(labels.SPARK_APP)
         if app:
             gang = SPARK if _has_driver(pod, chain) else _ONE
@@ -262,8 +279,9 @@ class Grouper:
                 owner_uids=uids,
                 gang=gang,
                 subgroup=_subgroup(pod.meta, _SPARK, gang),
+                top_owner=_topmost(chain, pod.namespace, "Pod", pod.meta.name)._replace(part=""),
             )
-        return _alone(pod, rule, metas, uids)
+        return _alone(pod, rule, metas, uids, chain)
 
     def _key(self, owner: Owner) -> str:
         """Return what pods name a workload by that do not know its UID; empty if they must."""
@@ -295,10 +313,11 @@ class Grouper:
                 metas=(*owners, pod.meta),
                 owner_uids=uids,
                 fault=fault,
+                top_owner=TopOwner(rule.kind, pod.namespace, name),
             )
         metas = (group.meta, *owners, pod.meta)
         if group.gang.is_each:
-            return _alone(pod, rule, metas, uids, group.gang)
+            return _alone(pod, rule, metas, uids, self._chain(pod.meta)[0], group.gang)
         return Membership(
             f"{pod.namespace}/pg-{group.meta.name}-{group.meta.uid}",
             rule=rule,
@@ -307,6 +326,9 @@ class Grouper:
             gang=group.gang,
             subgroup=_subgroup(pod.meta, rule, group.gang),
             outer=1,
+            top_owner=_topmost(
+                self._chain(group.meta)[0], pod.namespace, rule.kind, group.meta.name
+            ),
         )
 
     def _chain(self, meta: ObjectMeta) -> tuple[list[_Link], tuple[str, ...]]:
@@ -376,23 +398,36 @@ def _group_of(chain: list[_Link], table: Table) -> tuple[_Link | None, Workload]
     return top, rule
 
 
+def _topmost(chain: Sequence[_Link], namespace: str, kind: str, name: str) -> TopOwner:
+    """Return the topmost owner in the chain above an object, or else the object.
+
+    It says which object it is, if the owner may have several.
+    """
+    if not chain:
+        return TopOwner(kind, namespace, name)
+    top = chain[-1].reference
+    is_only = name == top.name or chain[-1].key in _MAKE_ONE
+    return TopOwner(top.kind, namespace, top.name, "" if is_only else name)
+
+
 def _of_owner(
     pod: PodRow,
+    chain: list[_Link],
     top: _Link,
     rule: Workload,
     metas: tuple[ObjectMeta, ...],
     uids: tuple[str, ...],
-    outer: int,
 ) -> Membership:
     reference, owner = top
     job = f"{pod.namespace}/pg-{reference.name}-{reference.uid or reference.kind.lower()}"
-    fault = ""
+    fault, name = "", reference.name
     if rule.index_label:
         try:
             index = labels.index_of(pod.meta, rule.index_label)
             fault = "" if index is not None else f"has no label {rule.index_label}"
         except ObjectError as error:
             index, fault = None, str(error)
+        name = pod.meta.name if index is None else f"{name}-{index}"
         job += f"-{pod.meta.name if index is None else index}"
     gang = _ONE if owner is None else owner.gang
     return Membership(
@@ -403,7 +438,8 @@ def _of_owner(
         gang=gang,
         subgroup=_subgroup(pod.meta, rule, gang),
         fault=fault,
-        outer=outer,
+        outer=sum(link.owner is not None for link in chain[chain.index(top) :]),
+        top_owner=_topmost(chain, pod.namespace, reference.kind, name),
     )
 
 
@@ -450,10 +486,19 @@ def _alone(
     rule: Workload,
     metas: tuple[ObjectMeta, ...],
     uids: tuple[str, ...],
+    chain: Sequence[_Link],
     gang: Gang = _ONE,
 ) -> Membership:
-    job = f"{pod.namespace}/pg-{pod.meta.name}-{pod.meta.uid or 'pod'}"
-    return Membership(job, rule=rule, metas=metas, owner_uids=uids, gang=gang, is_single=True)
+    """Return the job of a pod by itself."""
+    return Membership(
+        f"{pod.namespace}/pg-{pod.meta.name}-{pod.meta.uid or 'pod'}",
+        rule=rule,
+        metas=metas,
+        owner_uids=uids,
+        gang=gang,
+        is_single=True,
+        top_owner=_topmost(chain, pod.namespace, "Pod", pod.meta.name),
+    )
 
 
 def _with_defaults(pod: PodRow, group: Owner) -> PodRow:

@@ -22,6 +22,7 @@ from kaisched.core.tables import (
     SubGroup,
     TopologyConstraint,
 )
+from kaisched.core.titles import TopOwner
 from kaisched.errors import ObjectError, join_path
 from kaisched.objects import labels, wire
 from kaisched.objects.labels import NON_PREEMPTIBLE, PREEMPTIBLE
@@ -278,6 +279,8 @@ class JobRow:
     """Whose labels and annotations are the job's."""
     workload: int = -1
     """TRAINING, INTERACTIVE or INFERENCE, where it says; -1: by whether it is preemptible."""
+    top_owner: TopOwner | None = None
+    """What it comes from."""
     fault: str = ""
     """Why it is no valid group."""
     unsupported: str = ""
@@ -492,6 +495,7 @@ def derived_job(
         is_never_preempting=is_named and classes.is_never_preempting(name),
         metadata=owner,
         workload=workload,
+        top_owner=member.top_owner._replace(user=labels.user_of(member.metas)),
         fault=fault,
         unsupported=next(filter(None, demands), "") or member.gang.unsupported,
     )

@@ -172,6 +172,7 @@ def amend_job(store: RowStore, job: int, spec: JobRow) -> None:
         jobs.rare.set((job, EVICTED), timing.last_evicted_s)
     jobs.rare.set((job, WORKLOAD), spec.workload)
     jobs.set_metadata(job, spec.metadata)
+    jobs.set_top_owner(job, spec.top_owner)
     jobs.queue_name[job] = spec.queue  # takes effect with the refusal, which goes by the queue too
 
 
@@ -554,7 +555,11 @@ class Members:
 
     def _spec(self, group: Group) -> JobRow | None:
         if group.declared is not None:
+            meta, pod = group.declared.metadata, group.member.get(group.leader)
+            user = labels.user_of((meta, *(pod[1].metas if pod else ())))
+            owner = self.grouper.top_owner_of(meta)._replace(user=user)
             spec = job_row(group.declared, self._classes, group.declared_fault)
+            spec = replace(spec, top_owner=owner)
             return self._pools.adjusted(group.name, spec)
         if group.leader:
             speaker = group.member[group.leader]

@@ -25,6 +25,7 @@ from kaisched.core.tables import (
     TaskTable,
     is_same,
 )
+from kaisched.core.titles import TopOwner
 
 LOWEST_PRIORITY: Final = -(2**63 - 1)
 """Order priority of a task that names none; its negative still is an int64."""
@@ -91,6 +92,7 @@ class JobRows(Rows):
         self.name: ListColumn[str] = ListColumn()
         self.queue_name: list[str] = []
         self.metadata: ListColumn[Metadata] = ListColumn()
+        self.top_owner: ListColumn[TopOwner | None] = ListColumn()
         self.tasks: ListColumn[range | tuple[int, ...]] = ListColumn()
         self.is_dead: list[bool] = []
         self.dead = 0
@@ -119,6 +121,11 @@ class JobRows(Rows):
             self.metadata.own()[row] = metadata
             self.metadata_version.own()[row] += 1
 
+    def set_top_owner(self, row: int, owner: TopOwner | None) -> None:
+        """Say what a job comes from."""
+        if self.top_owner.data[row] != owner:
+            self.top_owner.own()[row] = owner
+
     def keep(self, kept: RowVec, job_map: RowVec, podset_map: RowVec, task_map: RowVec) -> None:
         """Keep only these rows; each map has the new row of each old one, -1 for none."""
         rows, old_tasks = kept.tolist(), self.tasks.data
@@ -126,6 +133,7 @@ class JobRows(Rows):
         renumber(self.first_podset.data, self.size, podset_map)
         self.name.keep(kept)
         self.metadata.keep(kept)
+        self.top_owner.keep(kept)
         self.queue_name = [self.queue_name[row] for row in rows]
         self.is_dead = [False] * len(rows)
         self.dead = 0
@@ -155,6 +163,7 @@ class JobRows(Rows):
             tasks=self.tasks.frozen(),
             queue_name=self.queue_name,
             metadata=self.metadata.frozen(),
+            top_owner=self.top_owner.frozen(),
             faults=self.faults.frozen(),
         )
 

@@ -244,6 +244,7 @@ class RowStore:
         jobs.name.data.append(name)
         jobs.queue_name.append(queue_name)
         jobs.metadata.data.append(metadata)
+        jobs.top_owner.data.append(None)
         jobs.tasks.data.append(())
         jobs.is_dead.append(False)
         jobs.row_of_name[name] = job

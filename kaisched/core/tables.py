@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeAlias, o
 import numpy as np
 
 from kaisched.core.axis import record
+from kaisched.core.titles import Titles, TopOwner
 from kaisched.units import UNLIMITED
 
 if TYPE_CHECKING:
@@ -357,8 +358,19 @@ class JobTable:
     metadata: Sequence[Metadata] = ()
     """Labels and annotations of each job: those of its pod group; without one, those of the
     workload that its pods belong to, or of its only pod."""
+    top_owner: Sequence[TopOwner | None] = ()
+    """What each job comes from; None for rows that were made without objects."""
     faults: Mapping[int, str] = field(default_factory=dict)
     """Job row to what is wrong with its objects, for jobs that are refused for it."""
+
+    @property
+    def title(self) -> Sequence[str]:
+        """What each job is called in all that people read, such as ``Job nlp/train``."""
+        return Titles(self.name, self.top_owner)
+
+    def owner_of(self, job: int) -> TopOwner | None:
+        """Return what a job comes from; None for no job, and for rows made without objects."""
+        return self.top_owner[job] if job >= 0 and self.top_owner else None
 
     @property
     def labels(self) -> Sequence[Mapping[str, str]]:

@@ -145,6 +145,7 @@ class Query:
             self.word("state", (*jobs.STATES, jobs.WAITING)),
             self.text("namespace"),
             self.text("name"),
+            self.text("user"),
             self.word("sort", sorts, "order"),
             self.part(),
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 from msgspec.structs import replace
@@ -15,6 +15,7 @@ from kaisched.engine.recording import plain_shard, recorded_owner
 from kaisched.errors import ConfigError, ObjectError
 from kaisched.objects.decode import BadObject, decode_object, type_of
 from kaisched.objects.faults import Fault, Source, did_you_mean
+from kaisched.objects.gangs import kind_of
 from kaisched.objects.labels import format_time, pod_group_of
 from kaisched.objects.load import identity_of
 from kaisched.objects.node import Node
@@ -75,12 +76,22 @@ def with_objects(recording: Recording, objects: Sequence[Manifest]) -> Recording
 def without_objects(recording: Recording, targets: Sequence[str], file: str = "") -> Recording:
     """Return a recording without objects; the pods of a node that goes wait again.
 
+    Besides the kinds of :data:`KINDS` a workload may be named, such as ``job/train``: it goes with
+    what it owns, and their pods.
+
     Raises:
         ConfigError: a target is none, or there is no such object.
 
     """
-    there = dict(_named(recording))
+    there, owners = dict(_named(recording)), list(recording.owners)
     for target in targets:
+        word = target.partition("/")[0]
+        if kind_of(word) and word.lower() not in KINDS:
+            gone = _made_by(recording, target, file)
+            owners = [it for it in owners if it.metadata.uid not in {one.uid for one in gone}]
+            for one in gone:
+                there.pop((one.kind, one.key), None)
+            continue
         kind, key = find(recording, target, file)
         del there[kind, key]
         name = key.partition("/")[2]
@@ -91,7 +102,45 @@ def without_objects(recording: Recording, targets: Sequence[str], file: str = ""
                 del there[identity]
             elif kind == Node.KIND and raw.get("spec", {}).get("nodeName") == key:
                 there[identity] = _waiting(raw)
-    return _of(recording, there.values())
+    return replace(_of(recording, there.values()), owners=owners)
+
+
+class _Made(NamedTuple):
+    """An object that may own pods, or be owned."""
+
+    kind: str
+    key: str
+    uid: str
+    by: str
+    """The UID of its controller; empty for none."""
+
+
+def _made(recording: Recording) -> Iterator[_Made]:
+    """Yield the objects of a recording, and the workloads of which the metadata were read."""
+    for (kind, key), raw in _named(recording):
+        references = raw["metadata"].get("ownerReferences") or ()
+        by = next((it.get("uid", "") for it in references if it.get("controller")), "")
+        yield _Made(kind, key, raw["metadata"].get("uid", ""), by)
+    for owner in recording.owners:
+        meta = owner.metadata
+        by = next((it.uid for it in meta.owner_references if it.controller), "")
+        yield _Made(owner.kind, f"{meta.namespace}/{meta.name}", meta.uid, by)
+
+
+def _made_by(recording: Recording, target: str, file: str) -> list[_Made]:
+    """Return a workload and all that it owns, its pods too.
+
+    Raises:
+        ConfigError: there is none, or several in different namespaces.
+
+    """
+    every, kind = list(_made(recording)), kind_of(target.partition("/")[0])
+    there = {it.key: it for it in every if it.kind.lower() == kind}
+    found = [there[_one_of(list(there), kind, target, file)]]
+    for it in found:
+        owned = (other for other in every if it.uid and other.by == it.uid)
+        found += [other for other in owned if other not in found]
+    return found
 
 
 def with_shard(recording: Recording, shard: SchedulingShard, file: str = "") -> Recording:
@@ -158,9 +207,20 @@ def find(recording: Recording, target: str, file: str = "") -> tuple[str, str]:
         known = ", ".join(f"{it}/NAME" for it in KINDS)
         raise ConfigError("names no object", path=target, fix=f"write one of {known}")
     keys = [key for of, key in (identity for identity, _ in _named(recording)) if of == kind]
+    return kind, _one_of(keys, kind, target, file)
+
+
+def _one_of(keys: list[str], kind: str, target: str, file: str) -> str:
+    """Return the key that a target names.
+
+    Raises:
+        ConfigError: it names none, or several.
+
+    """
+    word, _, name = target.partition("/")
     found = [key for key in keys if key == name or key.partition("/")[2] == name]
     if len(found) == 1:
-        return kind, found[0]
+        return found[0]
     if found:
         fix = f"write one of {', '.join(f'{word}/{key}' for key in sorted(found))}"
         raise ConfigError(f"several are called {name}", file=file, path=target, fix=fix)

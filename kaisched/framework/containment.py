@@ -62,7 +62,7 @@ def _told(session: Session, error: Exception) -> str:
         code = trace.tb_frame.f_code
         where.append(f"in {code.co_qualname}, line {trace.tb_lineno}")
     if len(session.trying) == 1:
-        where.append(f"on {session.jobs.name[session.trying[0]]}")
+        where.append(f"on {session.jobs.title[session.trying[0]]}")
     return f"{type(error).__name__}: {error}"[:400] + f" ({' '.join(where)})"
 
 

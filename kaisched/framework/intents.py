@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from kaisched.core.claims.model import Allocation
+from kaisched.core.titles import TopOwner, title_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,9 +57,23 @@ class Evict:
     """The queue of the pod."""
     beneficiary_queue: str = field(compare=False, default="")
     """The queue of the beneficiary; empty without one."""
+    top_owner: TopOwner | None = field(compare=False, default=None)
+    """What the job of the pod comes from."""
+    beneficiary_owner: TopOwner | None = field(compare=False, default=None)
+    """What the beneficiary comes from."""
     kind: str = field(compare=False, default="")
     """What entitles the beneficiary, a word of the policy; else the action."""
     step: int = field(compare=False, default=-1)
     """The place in the result's steps of the claim that it is for; -1 for none."""
     ignores_budget: bool = False
     """The pod goes though a disruption budget may refuse its eviction: it does not hold for it."""
+
+    @property
+    def title(self) -> str:
+        """What the job of the pod is called where people read."""
+        return title_of(self.pod_group, self.top_owner)
+
+    @property
+    def beneficiary_title(self) -> str:
+        """What the beneficiary is called where people read; empty without one."""
+        return title_of(self.beneficiary, self.beneficiary_owner)

@@ -717,3 +717,13 @@ WORKLOADS: Final = (
     ),
 )
 KNOWN: Final = table_of(WORKLOADS)
+_KINDS: Final = frozenset({"pod", "podgroup"} | {it.kind.lower() for it in WORKLOADS})
+
+
+def kind_of(word: str) -> str:
+    """Return the kind, in small letters, that ``job``, ``jobs`` or ``Job.batch`` stands for.
+
+    Empty for a word that is no kind of what pods come from.
+    """
+    kind = word.lower().partition(".")[0]
+    return next((it for it in (kind, kind.removesuffix("s")) if it in _KINDS), "")

@@ -7,14 +7,17 @@ ObjectError with the path of the key if the value is invalid.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Final, TypeVar
 
+import msgspec
+
 from kaisched.errors import ObjectError, join_path
 from kaisched.objects.faults import did_you_mean
-from kaisched.objects.wire import WORKLOAD_TYPES, ObjectMeta, TopologyConstraint
+from kaisched.objects.wire import BAD_JSON, WORKLOAD_TYPES, ObjectMeta, TopologyConstraint
 from kaisched.units import UnitError, parse_duration
 
 # Labels.
@@ -109,6 +112,12 @@ RUN_SECONDS: Final = "kaisched.io/run-seconds"
 """So long a pod runs, from its start, as its owner declares: what forecasts go by, and what pods of
 a cluster without real kubelets do, which run for ever without it."""
 
+USER: Final = "kaisched.io/user"
+"""Who submitted a workload: for people, nothing is decided by it."""
+_OTHER_USERS: Final = ("user", "hub.jupyter.org/username")
+"""The same as a label or an annotation, of KAI-Scheduler and Run:ai, and of JupyterHub."""
+_YUNIKORN_USER: Final = "yunikorn.apache.org/user.info"
+"""The same as JSON with a field ``user``."""
 WORKLOAD_TYPE: Final = "kaisched.io/workload-type"
 """``training``, ``interactive`` or ``inference``, where the priority class does not say."""
 
@@ -164,6 +173,30 @@ def queue_of(meta: ObjectMeta) -> str | None:
     project = meta.labels.get(PROJECT)
     pool = meta.labels.get(NODE_POOL)
     return f"{project}-{pool}" if project and pool else project
+
+
+_MOST_USER: Final = 253
+
+
+def user_of(metas: Iterable[ObjectMeta]) -> str:
+    """Return who submitted a workload, as the first of its objects says that does; or nothing."""
+    return next(filter(None, map(_user, metas)), "")
+
+
+def _user(meta: ObjectMeta) -> str:
+    notes, marks = meta.annotations, meta.labels
+    found = notes.get(USER, "")
+    for key in _OTHER_USERS:
+        found = found or notes.get(key, "") or marks.get(key, "")
+    if not found and _YUNIKORN_USER in notes:
+        with suppress(*BAD_JSON):
+            found = msgspec.json.decode(notes[_YUNIKORN_USER], type=_UserInfo).user
+    is_name = len(found) <= _MOST_USER and found.isprintable()
+    return found if is_name else ""
+
+
+class _UserInfo(msgspec.Struct):
+    user: str = ""
 
 
 def node_pool_of(meta: ObjectMeta) -> str:

@@ -27,6 +27,18 @@ class Doc(Struct, rename="camel", forbid_unknown_fields=True, kw_only=True):
     """A JSON object with exactly these fields."""
 
 
+class Workload(Doc):
+    """What a job comes from: the topmost owner of its pods, or a PodGroup that a person wrote."""
+
+    kind: str
+    namespace: str
+    name: str
+    part: Annotated[
+        str | None,
+        Meta(description="Which of several jobs of it, such as the name of a pod; null for one."),
+    ]
+
+
 class Totals(Doc):
     """Amounts of one queue, or of several."""
 
@@ -55,6 +67,7 @@ class InstanceHolder(Doc):
     """A job that has MIG instances of one profile."""
 
     pod_group: Annotated[str | None, Meta(description="Null for jobs that the reader may not see.")]
+    workload: Workload | None
     queue: str | None
     instances: int
     ending: Annotated[bool, Meta(description="Whether its pods are being deleted.")]
@@ -74,6 +87,7 @@ class Sharer(Doc):
     """A pod that has a part of a GPU."""
 
     pod_group: Annotated[str | None, Meta(description="Null for jobs that the reader may not see.")]
+    workload: Workload | None
     queue: str | None
     part: Annotated[float, Meta(description="Of the GPU, 0 to 1.")]
 
@@ -240,6 +254,7 @@ class Pending(Doc):
     """A pending pod group, as in `kaisched plan -o json`."""
 
     pod_group: Annotated[str, Meta(description="`namespace/name`.")]
+    workload: Annotated[Workload | None, Meta(description="What people call it by.")]
     queue: Annotated[str, Meta(description="Name of its queue, even if there is none.")]
     reason: Annotated[str | None, Meta(description="Null if it does not wait.")]
     message: Annotated[
@@ -259,6 +274,7 @@ class Pending(Doc):
 class Job(Pending):
     """A job."""
 
+    user: Annotated[str | None, Meta(description="Who submitted it, where its objects say so.")]
     state: Annotated[
         Literal["pending", "partly", "running", "ending"],
         Meta(description="It waits; some of its pods run and more wait; it runs; it ends."),
@@ -268,6 +284,12 @@ class Job(Pending):
     preemptible: bool
     created: Time | None
     started: Annotated[Time | None, Meta(description="Null while none of its pods runs.")]
+    since: Annotated[
+        Time | None,
+        Meta(description="Since when it runs, or waits: its creation or last eviction."),
+    ]
+    nodes: Annotated[list[str], Meta(description="Where its pods run: at most four of them.")]
+    node_count: int
     pods: PodCounts
     gpus: JobGpus
 
@@ -275,6 +297,7 @@ class Job(Pending):
 class Jobs(Listed):
     """Jobs that match the parameters, in order."""
 
+    time: Annotated[Time | None, Meta(description="The end of the cycle of which this is.")]
     hidden: Annotated[
         int,
         Meta(
@@ -323,6 +346,7 @@ class EvictedFor(Doc):
 
     action: str
     beneficiary: str | None
+    beneficiary_workload: Workload | None
     reason: str
 
 
@@ -330,6 +354,7 @@ class Why(Document):
     """Everything about one job: what `kaisched why -o json` prints, and more."""
 
     pod_group: str
+    workload: Workload | None
     pending: Annotated[Pending | None, Meta(description="Null if it does not wait.")]
     complete: Annotated[
         bool, Meta(description="False where the loop had no time to tell the sentences: ask again.")
@@ -356,6 +381,7 @@ class Whose(Doc):
     """A job and its queue."""
 
     pod_group: Annotated[str | None, Meta(description="Null for jobs that the reader may not see.")]
+    workload: Workload | None
     queue: Annotated[str | None, Meta(description="Null for pods of other schedulers.")]
     pods: int
 
@@ -409,6 +435,7 @@ class Eviction(Doc):
     time: Time | None
     pod: str
     pod_group: str
+    workload: Workload | None
     queue: str
     node: str
     action: str
@@ -416,6 +443,7 @@ class Eviction(Doc):
     beneficiary: Annotated[
         str | None, Meta(description="A pod group; null for none, or one the reader may not see.")
     ]
+    beneficiary_workload: Workload | None
     beneficiary_queue: str | None
     reason: str
 
@@ -551,10 +579,11 @@ PARAMETERS: Final = {
         ),
         Parameter("namespace", "Jobs of this namespace.", _TEXT),
         Parameter("name", "Entries with this text in their names.", _TEXT),
+        Parameter("user", "Jobs that this user submitted.", _TEXT),
         Parameter(
             "sort",
-            "The order: that of queues and turns, or by name, age, priority or GPUs; `-` before it"
-            " turns it round.",
+            "The order: that of queues and turns, or by name, creation, time of waiting or running,"
+            " priority or GPUs; `-` before it turns it round.",
             {"enum": [*SORTS, *(f"-{it}" for it in SORTS)], "default": "order"},
         ),
         Parameter("messages", "With the sentence of each waiting job.", {"type": "boolean"}),
@@ -569,7 +598,7 @@ PARAMETERS: Final = {
 ALWAYS: Final = ("shard", "at")
 """Parameters of every document but the index."""
 _PART: Final = ("offset", "limit")
-_JOBS: Final = ("queue", "reason", "state", "namespace", "name", "sort", "messages", *_PART)
+_JOBS: Final = ("queue", "reason", "state", "namespace", "name", "user", "sort", "messages", *_PART)
 ENDPOINTS: Final = (
     Endpoint("", "What is served here.", Index),
     Endpoint("/overview", "Totals of a shard, and its last cycle.", Overview),

@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from kaisched.core.axis import GPU_UNIT
+from kaisched.core.titles import workload_document
 from kaisched.errors import ABSENT, ObjectError, show
 from kaisched.framework.advice.search import BUDGET, Adviser
 from kaisched.framework.report.records import QueueShare
@@ -65,9 +66,12 @@ def cycle_document(result: CycleResult, budget: int = BUDGET) -> dict[str, Any]:
         "evictions": [
             {
                 "pod": evict.pod,
+                "podGroup": evict.pod_group,
+                "workload": workload_document(evict.top_owner),
                 "node": evict.node,
                 "action": evict.action,
                 "beneficiary": evict.beneficiary,
+                "beneficiaryWorkload": workload_document(evict.beneficiary_owner),
                 "reason": evict.reason,
             }
             for evict in result.evictions
@@ -103,6 +107,7 @@ def pending_job(record: DecisionRecord, turn: dict[str, Any] | None) -> dict[str
     """Return a pending pod group, with its place in the order."""
     return {
         "podGroup": record.pod_group,
+        "workload": workload_document(record.top_owner),
         "queue": record.queue,
         "reason": record.reason,
         "message": record.message,

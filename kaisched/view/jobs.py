@@ -10,9 +10,12 @@ import numpy as np
 
 from kaisched.core.axis import TaskState
 from kaisched.core.refusals import text_of
+from kaisched.core.titles import workload_document
 from kaisched.errors import ConfigError
 from kaisched.framework.advice.advice import Kind
 from kaisched.objects.faults import did_you_mean
+from kaisched.objects.gangs import kind_of
+from kaisched.objects.podgroup import PodGroup
 from kaisched.objects.wire import ObjectMeta
 from kaisched.view.documents import envelope, gpus, pending_job, stamp
 from kaisched.view.paths import Part
@@ -22,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from kaisched.core.axis import BoolVec, RowVec
-    from kaisched.core.tables import Metadata
+    from kaisched.core.tables import JobTable
     from kaisched.framework.intents import Evict
     from kaisched.view.history import Decisions
     from kaisched.view.live import LiveView
@@ -31,12 +34,15 @@ if TYPE_CHECKING:
     from kaisched.view.reading import Reading, Sight
 
 _MOST_NAMES: Final = 5
+_MOST_NODES: Final = 4
+_HIDDEN: Final = {"podGroup": None, "workload": None}
+"""In the place of a job that the reader does not see."""
 WHY: Final = "kaisched.io/why/v1"
 STATES: Final = ("pending", "partly", "running", "ending")
 """The states of a job: it waits; it runs, and more of its pods wait; all its pods run; they end."""
 WAITING: Final = "waiting"
 """Stands for the first two, where jobs are asked for."""
-SORTS: Final = ("order", "name", "created", "priority", "gpus")
+SORTS: Final = ("order", "name", "created", "since", "priority", "gpus")
 _OF_TASK: Final = {
     TaskState.PENDING: "pending",
     TaskState.GATED: "gated",
@@ -61,6 +67,8 @@ class Wanted(NamedTuple):
     namespace: str = ""
     name: str = ""
     """A part of the name."""
+    user: str = ""
+    """Who submitted them."""
     sort: str = "order"
     """One of :data:`SORTS`, with ``-`` before it from the other end."""
     part: Part = Part()
@@ -78,6 +86,7 @@ def jobs_document(
     return {
         **envelope(reading.view),
         **wanted.part.document(len(seen)),
+        "time": stamp(reading.view.time_s),
         "hidden": len(rows) - len(seen),
         "reasons": reading.reasons_of(rows),
         "jobs": [
@@ -96,13 +105,14 @@ def waiting_names(reading: Reading, wanted: Wanted, sight: Sight) -> list[str]:
 def _found(reading: Reading, wanted: Wanted, sight: Sight) -> tuple[RowVec, list[int]]:
     """Return the jobs that match, and those of them that the reader sees, in order.
 
-    A job that the reader does not see matches no name: else a number would tell which there are.
+    A job that the reader does not see matches no name and no user: else a number would tell which
+    there are.
     """
     rows = _matching(reading, wanted)
     shown = rows[sight.of_jobs(reading, rows)]
-    if wanted.namespace or wanted.name:
-        names = reading.snapshot.jobs.name
-        rows = shown = shown[[_is_named(names[row], wanted) for row in shown.tolist()]]
+    if wanted.namespace or wanted.name or wanted.user:
+        jobs = reading.snapshot.jobs
+        rows = shown = shown[[_is_named(jobs, row, wanted) for row in shown.tolist()]]
     seen: list[int] = _sorted(reading, shown, wanted.sort).tolist()
     return rows, seen
 
@@ -122,6 +132,7 @@ def job_document(
         **envelope(reading.view),
         "schemaVersion": WHY,
         "podGroup": name,
+        "workload": workload_document(reading.snapshot.jobs.owner_of(row)),
         "pending": _pending(entry, said) if is_waiting else None,
         "complete": not is_waiting or said is not None,
         "because": None if record is None else record.message,
@@ -141,75 +152,108 @@ def job_document(
 
 
 def row_of_job(reading: Reading, name: str) -> int:
-    """Return the row of a job, by its own name, that of one of its pods, or of its workload.
+    """Return the row of a job, by what it is called, or by the name of one of its pods.
 
     Raises:
         ConfigError: there is none, or there are several.
 
     """
-    tasks, jobs = reading.snapshot.tasks, reading.row_of_job
-    row = jobs.get(name)
-    if row is not None:
-        return row
+    row = reading.row_of_job.get(name)
+    return job_meant(name, _named(reading)) if row is None else row
+
+
+class Named(NamedTuple):
+    """An object by which a job can be named."""
+
+    kind: str
+    """Empty where it is not known."""
+    name: str
+    """``namespace/name``"""
+    row: int
+    title: str = ""
+    """What the job is called, with its own name."""
+
+
+def _named(reading: Reading) -> list[list[Named]]:
+    """Return what names jobs, the closest first: pod groups, pods, workloads."""
+    tasks, jobs = reading.snapshot.tasks, reading.snapshot.jobs
     ours = np.flatnonzero(tasks.job_of_task >= 0)
     ours = ours[reading.is_there[tasks.job_of_task[ours]]]
-    of_task = zip(ours.tolist(), tasks.job_of_task[ours].tolist(), strict=True)
-    metadata = reading.snapshot.jobs.metadata
-    rows = jobs.values() if len(metadata) else ()
-    workloads = [(it, row) for row in rows for it in workloads_of(metadata[row])]
-    return job_meant(name, jobs, {tasks.name[task]: job for task, job in of_task}, workloads)
+    pods = zip(ours.tolist(), tasks.job_of_task[ours].tolist(), strict=True)
+    rows = reading.row_of_job.items()
+    return [
+        [Named(PodGroup.KIND, name, row, jobs.title[row]) for name, row in rows],
+        [Named("Pod", tasks.name[task], row, jobs.title[row]) for task, row in pods],
+        [it for _, row in rows for it in _workloads_of(jobs, row)],
+    ]
 
 
-def workloads_of(meta: Metadata) -> Iterator[str]:
-    """Yield the names of the workload that a job is of, and of the one that controls it."""
+def _workloads_of(jobs: JobTable, row: int) -> Iterator[Named]:
+    """Yield what a job is of: its topmost owner, the object that it is, and that one's owner."""
+    owner, meta, title = jobs.owner_of(row), jobs.metadata[row], jobs.title[row]
+    if owner is not None:
+        yield Named(owner.kind, f"{owner.namespace}/{owner.name}", row, title)
     if isinstance(meta, ObjectMeta):
-        yield f"{meta.namespace}/{meta.name}"
-        for owner in meta.owner_references:
-            if owner.controller:
-                yield f"{meta.namespace}/{owner.name}"
+        yield Named("", f"{meta.namespace}/{meta.name}", row, title)
+        for above in meta.owner_references:
+            if above.controller:
+                yield Named(above.kind, f"{meta.namespace}/{above.name}", row, title)
 
 
-def job_meant(
-    name: str,
-    jobs: Mapping[str, int],
-    pods: Mapping[str, int],
-    workloads: Sequence[tuple[str, int]],
-) -> int:
-    """Return the row of the job that a name means: its own, that of a pod, or of its workload.
+def job_meant(text: str, known: Sequence[Sequence[Named]]) -> int:
+    """Return the row of the job that a text means.
 
-    Args:
-        name: the name, with its namespace or without.
-        jobs: rows of jobs by their full names.
-        pods: rows of jobs by the full names of their pods.
-        workloads: full names of workloads, with the rows of their jobs.
+    It is ``NAME`` or ``NAMESPACE/NAME``, with a kind before it where there are several, as kubectl
+    writes it or as we do: ``job/NAME``, ``Job NAMESPACE/NAME``.
 
     Raises:
         ConfigError: there is none, or there are several.
 
     """
-    for known in (jobs.items(), pods.items(), workloads):
-        if found := {row for full, row in known if _is_meant(full, name)}:
-            break
-    else:
-        every = (*jobs, *pods, *(full for full, _ in workloads))
-        near = did_you_mean(name, [it if "/" in name else it.partition("/")[2] for it in every])
-        fix = near if near.endswith("?") else "only pods of our scheduler names are read"
-        raise ConfigError(f"there is no job or pod {name}", fix=fix)
-    if len(found) == 1:
-        return found.pop()
-    raise _several(name, sorted(full for full, row in jobs.items() if row in found))
+    readings = list(_readings(text))
+    for kind, name in readings:
+        for these in known:
+            found = {it.row: it for it in these if _is_meant(it, kind, name)}
+            if len(found) == 1:
+                return next(iter(found))
+            for it in found.values():
+                if it.title == text:
+                    return it.row
+            if found:
+                raise _several(text, list(found.values()))
+    name = readings[-1][1]
+    every = [it.name for these in known for it in these]
+    near = did_you_mean(name, [it if "/" in name else it.partition("/")[2] for it in every])
+    fix = near if near.endswith("?") else "only pods of our scheduler names are read"
+    raise ConfigError(f"there is no job or pod {text}", fix=fix)
 
 
-def _several(name: str, jobs: list[str]) -> ConfigError:
-    named = ", ".join(jobs[:_MOST_NAMES])
-    more = f" and {len(jobs) - _MOST_NAMES} more" if len(jobs) > _MOST_NAMES else ""
-    is_spread = len({job.partition("/")[0] for job in jobs}) == len(jobs)
+def _readings(text: str) -> Iterator[tuple[str, str]]:
+    """Yield the kind, if any, and the name that a text may mean."""
+    kind, space, name = text.partition(" ")
+    if space:  # a title: what job of several it is may follow in brackets
+        yield kind_of(kind) or kind.lower(), name.partition(" (")[0]
+        return
+    yield "", text
+    kind, _, name = text.partition("/")
+    if name and (kind := kind_of(kind)):
+        yield kind, name
+
+
+def _several(text: str, found: list[Named]) -> ConfigError:
+    titles = sorted(it.title for it in found)
+    named = ", ".join(titles[:_MOST_NAMES])
+    more = f" and {len(titles) - _MOST_NAMES} more" if len(titles) > _MOST_NAMES else ""
+    is_spread = len({it.name for it in found}) == len(found)
     fix = "write the namespace too" if is_spread else "name one of them"
-    return ConfigError(f"several are called {name}: {named}{more}", fix=fix)
+    return ConfigError(f"several are called {text}: {named}{more}", fix=fix)
 
 
-def _is_meant(full: str, name: str) -> bool:
-    return full == name or ("/" not in name and full.partition("/")[2] == name)
+def _is_meant(it: Named, kind: str, name: str) -> bool:
+    """Tell whether an object is meant; one of an unknown kind may be of any."""
+    if it.name != name and ("/" in name or it.name.partition("/")[2] != name):
+        return False
+    return not kind or it.kind.lower() in {"", kind}
 
 
 def job_entry(reading: Reading, row: int, told: Told | None, sight: Sight) -> dict[str, Any]:
@@ -217,18 +261,35 @@ def job_entry(reading: Reading, row: int, told: Told | None, sight: Sight) -> di
     jobs = reading.snapshot.jobs
     return {
         **_why(reading, row, told, sight),
+        "user": _user(jobs, row),
         "state": state_of(reading, row),
         "place": None if (at := reading.place(row)) is None else {"position": at[0], "of": at[1]},
         "priority": int(jobs.priority[row]),
         "preemptible": bool(jobs.is_preemptible[row]),
         "created": stamp(float(jobs.created_s[row])),
         "started": stamp(float(jobs.last_start_s[row])) if reading.running[row] else None,
+        "since": stamp(float(reading.since_s[row])),
+        **_nodes(reading, row),
         "pods": {"running": int(reading.running[row]), "pending": int(reading.pending[row])},
         "gpus": {
             "held": gpus(int(reading.gpu_held[row])),
             "pending": gpus(int(reading.gpu_pending[row])),
         },
     }
+
+
+def _user(jobs: JobTable, row: int) -> str | None:
+    """Return who submitted a job, where its objects say so."""
+    owner = jobs.owner_of(row)
+    return (owner.user or None) if owner is not None else None
+
+
+def _nodes(reading: Reading, row: int) -> dict[str, Any]:
+    """Return where the running pods of a job are: a few of the nodes, and how many there are."""
+    names = reading.snapshot.nodes.name
+    found = reading.node_of_task[[it for it in reading.tasks_of(row) if reading.is_running[it]]]
+    rows = np.unique(found[found >= 0])
+    return {"nodes": [names[it] for it in rows[:_MOST_NODES].tolist()], "nodeCount": len(rows)}
 
 
 def state_of(reading: Reading, row: int) -> str:
@@ -242,6 +303,7 @@ def _why(reading: Reading, row: int, told: Told | None, sight: Sight) -> dict[st
     if told is None:
         return {
             "podGroup": reading.snapshot.jobs.name[row],
+            "workload": workload_document(reading.snapshot.jobs.owner_of(row)),
             "queue": reading.queue_name(row),
             "reason": _text(reading, row)[0],
             "message": None,
@@ -265,7 +327,7 @@ def _seen(turn: dict[str, Any], sight: Sight) -> dict[str, Any]:
     """Return a place in the order without the names of jobs that the reader does not see."""
 
     def ahead(of: dict[str, Any] | None) -> dict[str, Any] | None:
-        return of if of is None or sight.sees(of["queue"]) else {**of, "podGroup": None}
+        return of if of is None or sight.sees(of["queue"]) else {**of, **_HIDDEN}
 
     levels = [
         {
@@ -280,7 +342,7 @@ def _seen(turn: dict[str, Any], sight: Sight) -> dict[str, Any]:
 
 def _pending(entry: dict[str, Any], told: Told | None) -> dict[str, Any]:
     """Return the entry of a plan, with what would help in the sentence."""
-    keys = ("podGroup", "queue", "reason", "message", "advice", "turn")
+    keys = ("podGroup", "workload", "queue", "reason", "message", "advice", "turn")
     found = {key: entry[key] for key in keys}
     if told is not None and told.advice_text and found["advice"]:
         found["message"] = f"{found['message']}; {told.advice_text}"
@@ -331,10 +393,14 @@ def _matching(reading: Reading, wanted: Wanted) -> RowVec:
     return np.flatnonzero(found)
 
 
-def _is_named(full: str, wanted: Wanted) -> bool:
-    namespace, _, name = full.partition("/")
-    text = full if "/" in wanted.name else name
-    return wanted.namespace in {"", namespace} and wanted.name in text
+def _is_named(jobs: JobTable, row: int, wanted: Wanted) -> bool:
+    full, title = jobs.name[row], jobs.title[row]
+    namespace = full.partition("/")[0]
+    if wanted.namespace not in {"", namespace} or wanted.user not in {"", _user(jobs, row)}:
+        return False
+    if not {"/", " "} & set(wanted.name):
+        full, title = full.partition("/")[2], title.partition("/")[2]
+    return wanted.name in full or wanted.name in title
 
 
 def _sorted(reading: Reading, rows: RowVec, sort: str) -> RowVec:
@@ -345,7 +411,9 @@ def _sorted(reading: Reading, rows: RowVec, sort: str) -> RowVec:
         rows = rows[np.lexsort([rows, reading.rank[rows], jobs.queue_of_job[rows]])]
     else:
         column: Any = jobs.created_s if key == "created" else jobs.priority
-        if key == "gpus":
+        if key == "since":
+            column = reading.since_s
+        elif key == "gpus":
             column = reading.gpu_held + reading.gpu_pending
         sign = -1 if sort.startswith("-") else 1
         return rows[np.lexsort([rows, sign * column[rows]])]
@@ -391,11 +459,12 @@ def _eviction(decided: Decisions, evict: Evict, sight: Sight) -> dict[str, Any]:
         "time": stamp(decided.time_s),
         "pod": evict.pod,
         "podGroup": evict.pod_group,
+        "workload": workload_document(evict.top_owner),
         "queue": evict.queue,
         "node": evict.node,
         "action": evict.action,
         "rule": evict.kind or evict.action,
-        "beneficiary": _beneficiary(evict, sight),
+        **_beneficiary(evict, sight),
         "beneficiaryQueue": evict.beneficiary_queue or None,
         "reason": _sentence(evict, sight),
     }
@@ -403,27 +472,29 @@ def _eviction(decided: Decisions, evict: Evict, sight: Sight) -> dict[str, Any]:
 
 def evictions_of(view: LiveView, job: str, sight: Sight) -> list[dict[str, Any]]:
     """Return why pods of a job were evicted lately, each reason once, the latest first."""
-    found = dict.fromkeys(
-        (evict.action, _beneficiary(evict, sight), _sentence(evict, sight))
-        for _, evict in view.history.evictions()
-        if evict.pod_group == job
-    )
-    return [
-        {"action": action, "beneficiary": beneficiary, "reason": reason}
-        for action, beneficiary, reason in list(found)[:_MOST_REASONS]
-    ]
+    found: dict[tuple[object, ...], dict[str, Any]] = {}
+    for _, evict in view.history.evictions():
+        if evict.pod_group == job:
+            whom, reason = _beneficiary(evict, sight), _sentence(evict, sight)
+            told = {"action": evict.action, **whom, "reason": reason}
+            found.setdefault((evict.action, whom["beneficiary"], reason), told)
+    return list(found.values())[:_MOST_REASONS]
 
 
-def _beneficiary(evict: Evict, sight: Sight) -> str | None:
+def _beneficiary(evict: Evict, sight: Sight) -> dict[str, Any]:
+    """Return for whom a pod was evicted; nobody where the reader does not see that job."""
     is_seen = bool(evict.beneficiary) and sight.sees(evict.beneficiary_queue)
-    return evict.beneficiary if is_seen else None
+    return {
+        "beneficiary": evict.beneficiary if is_seen else None,
+        "beneficiaryWorkload": workload_document(evict.beneficiary_owner if is_seen else None),
+    }
 
 
 def _sentence(evict: Evict, sight: Sight) -> str:
     """Return why a pod was evicted, without the name of a job that the reader does not see."""
     if not evict.beneficiary or sight.sees(evict.beneficiary_queue):
         return evict.reason
-    name = rf"(?<![\w.-]){re.escape(evict.beneficiary)}(?![\w-]|\.\w)"
+    name = rf"(?<![\w.-]){re.escape(evict.beneficiary_title)}(?![\w-]|\.\w)"
     return re.sub(name, _ANOTHER, evict.reason)
 
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from kaisched.core.axis import GPU, TaskState
 from kaisched.core.devices import CARD
+from kaisched.core.titles import TopOwner, workload_document
 from kaisched.units import mig_slices
 from kaisched.view.documents import by_name, envelope, gpus
 from kaisched.view.paths import Part
@@ -106,7 +107,7 @@ def _holders(reading: Reading, tasks: list[int], sight: Sight) -> list[dict[str,
             found.setdefault(_holder(reading, task, sight), []).append(task)
     return [
         {
-            **whose._asdict(),
+            **whose.document(),
             "pods": len(of),
             "gpus": gpus(int(held[snapshot.tasks.shape_of_task[of]].sum())),
             "devices": list(dict.fromkeys(it for task in of for it in reading.devices_of(task))),
@@ -141,7 +142,7 @@ def _instances(reading: Reading, node: int, tasks: list[int], sight: Sight) -> l
                 "total": total,
                 "free": max(total - sum(held.values()), 0),
                 "holders": [
-                    {**whose._asdict(), "instances": number, "ending": is_ending}
+                    {**whose.document(), "instances": number, "ending": is_ending}
                     for (whose, is_ending), number in held.items()
                 ],
             }
@@ -181,8 +182,8 @@ def _sharers(held: Sequence[tuple[_Whose, float]]) -> list[dict[str, Any]]:
         if (entry := of_hidden.get(whose)) is not None:
             entry["part"] = round(entry["part"] + part, 6)
             continue
-        listed.append({**whose._asdict(), "part": part})
-        if whose.podGroup is None and whose.queue is not None:
+        listed.append({**whose.document(), "part": part})
+        if whose.pod_group is None and whose.queue is not None:
             of_hidden[whose] = listed[-1]
     return listed
 
@@ -193,14 +194,20 @@ def _promised(reading: Reading, node: int, sight: Sight) -> list[dict[str, Any]]
     found = Counter(
         _whose(reading, int(job_of_task[task]), sight) for task in reading.promised_on.get(node, ())
     )
-    return [{**whose._asdict(), "pods": pods} for whose, pods in found.items()]
+    return [{**whose.document(), "pods": pods} for whose, pods in found.items()]
 
 
 class _Whose(NamedTuple):
     """A job and its queue, as documents name them: hidden jobs of a queue are equal."""
 
-    podGroup: str | None = None  # noqa: N815 - a key of the document
+    pod_group: str | None = None
     queue: str | None = None
+    owner: TopOwner | None = None
+
+    def document(self) -> dict[str, Any]:
+        """Return the names for a document."""
+        workload = workload_document(self.owner)
+        return {"podGroup": self.pod_group, "workload": workload, "queue": self.queue}
 
 
 def _whose(reading: Reading, job: int, sight: Sight) -> _Whose:
@@ -208,4 +215,7 @@ def _whose(reading: Reading, job: int, sight: Sight) -> _Whose:
     if job < 0:
         return _Whose()
     queue = reading.queue_name(job)
-    return _Whose(reading.snapshot.jobs.name[job] if sight.sees(queue) else None, queue)
+    if not sight.sees(queue):
+        return _Whose(None, queue)
+    jobs = reading.snapshot.jobs
+    return _Whose(jobs.name[job], queue, jobs.owner_of(job))

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from kaisched.core.axis import BoolVec, CodeVec, IntVec, RowVec
+    from kaisched.core.axis import BoolVec, CodeVec, FloatVec, IntVec, RowVec
     from kaisched.view.live import LiveView
 
 _GONE: Final = int(TaskState.GONE)
@@ -143,9 +143,28 @@ class Reading:
         return np.bincount(job, weights, len(self.snapshot.jobs.name)).astype(np.int64)
 
     @cached_property
+    def is_running(self) -> BoolVec:
+        """``(T,)`` whether each task has its room."""
+        found: BoolVec = ALLOCATED_STATES[self.state]
+        return found
+
+    @cached_property
     def running(self) -> IntVec:
         """``(J,)`` how many pods of each job have their room."""
-        return self._per_job(ALLOCATED_STATES[self.state])
+        return self._per_job(self.is_running)
+
+    @cached_property
+    def since_s(self) -> FloatVec:
+        """``(J,)`` since when each job runs, or waits; NaN where that is not known.
+
+        A job that was evicted waits since then; one that starts in this cycle runs since now.
+        """
+        jobs = self.snapshot.jobs
+        waits_s = np.fmax(self.view.waiting.queued_s, jobs.last_evicted_s)
+        ran = self._per_job(ALLOCATED_STATES[self.snapshot.tasks.state])
+        runs_s = np.where(ran > 0, jobs.last_start_s, self.view.time_s)
+        found: FloatVec = np.where(self.running > 0, runs_s, waits_s)
+        return found
 
     @cached_property
     def pending(self) -> IntVec:
@@ -155,7 +174,7 @@ class Reading:
     @cached_property
     def gpu_held(self) -> IntVec:
         """``(J,)`` GPUs that the pods of each job hold, in thousandths."""
-        return self._per_job(ALLOCATED_STATES[self.state], self.gpu_of_task)
+        return self._per_job(self.is_running, self.gpu_of_task)
 
     @cached_property
     def gpu_pending(self) -> IntVec:

@@ -134,7 +134,7 @@ def test_a_list_is_saved_as_csv_with_all_its_parts(page):
         " done([e.csvOf(jobs), e.csvOf([{ a: '=1+1', b: -1, c: { d: 'x,y' } }])]); });"
     )
     lines = found[0].splitlines()
-    assert lines[0].startswith("podGroup,queue,reason")
+    assert lines[0].startswith("podGroup,workload,queue,reason")
     assert len(lines) == 1 + 135
     assert found[1] == 'a,b,c.d\r\n\'=1+1,-1,"x,y"\r\n'
 

@@ -161,7 +161,7 @@ def test_what_the_readme_shows_works(line, shown, capsys, monkeypatch):
     code = run_line(words)
     out = capsys.readouterr().out
     assert code == 0
-    assert not shown or [text.rstrip() for text in out.splitlines()] == shown.splitlines()
+    assert not shown or [it.rstrip() for it in out.rstrip().splitlines()] == shown.splitlines()
 
 
 @cache

@@ -190,31 +190,31 @@ def _reason(
 
 
 def _preempted(claim: Claim, units: tuple[Unit, ...], session: Session) -> EvictionReason:
-    """Return for example ``preempted by team/job: priority 100 over 50 in queue a``."""
+    """Return for example ``preempted by Job team/train: priority 100 over 50 in queue a``."""
     jobs = session.jobs
     over = max((int(jobs.priority[unit.job]) for unit in units), default=0)
     queue = session.queues.name[claim.queue]
     return EvictionReason(
-        f"preempted by {jobs.name[claim.job]}:"
+        f"preempted by {jobs.title[claim.job]}:"
         f" priority {int(jobs.priority[claim.job])} over {over} in queue {queue}"
     )
 
 
 def _taken(claim: Claim, units: tuple[Unit, ...], session: Session) -> EvictionReason:
-    """Return for example ``reclaim for team/job of queue a, from queue b``."""
+    """Return for example ``reclaim for Job team/train of queue a, from queue b``."""
     jobs, names = session.jobs, session.queues.name
     losers = sorted({names[int(jobs.queue_of_job[unit.job])] for unit in units})
     more = f" and {len(losers) - _NAMED} more" if len(losers) > _NAMED else ""
     return EvictionReason(
-        f"{claim.action} for {jobs.name[claim.job]} of queue {names[claim.queue]},"
+        f"{claim.action} for {jobs.title[claim.job]} of queue {names[claim.queue]},"
         f" from queue {', '.join(losers[:_NAMED])}{more}"
     )
 
 
 def consolidate_reason(session: Session, claim: Claim, pods: int) -> str:
-    """Return for example ``moved, one of 3 pods, so that team/job fits``."""
+    """Return for example ``moved, one of 3 pods, so that Job team/train fits``."""
     number = "the only pod" if pods == 1 else f"one of {pods} pods"
-    return f"moved, {number}, so that {session.jobs.name[claim.job]} fits; its new node is planned"
+    return f"moved, {number}, so that {session.jobs.title[claim.job]} fits; its new node is planned"
 
 
 # Tries a claim on several sets of nodes: of equally good ones the cheapest evictions are taken.

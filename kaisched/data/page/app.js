@@ -189,7 +189,7 @@ function view() {
   return [
     film.bar(),
     h("div", { class: "head" },
-      h("div", {}, h("h1", {}, it.name?.(ctx) || it.title),
+      h("div", {}, h("h1", {}, it.name?.(ctx, data) || it.title),
         h("p", { class: "lead" }, it.lead?.(data, ctx) || it.about)),
       h("div", { class: "tools" },
         h("button", { type: "button", onclick: showCommand }, "As a command"),

@@ -4,7 +4,7 @@ export const COMMANDS = {
   "overview": ["kaisched top --once --server {server}"],
   "queues": ["kaisched queue ls --server {server}"],
   "queue": ["kaisched queue show {queue} --server {server}"],
-  "jobs": ["kaisched top --server {server}"],
+  "jobs": ["kaisched jobs --server {server}"],
   "job": ["kaisched why {job} --server {server}"],
   "nodes": ["kaisched alloc --group node,queue --server {server}"],
   "evictions": ["kaisched report evictions --server {server}"],

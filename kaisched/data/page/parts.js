@@ -7,9 +7,20 @@ export function link(to, ...text) {
   return h("a", { href: `#${to}` }, ...text);
 }
 
-export function jobLink(name) {
-  if (!name) return h("span", { class: "muted" }, "not shown to you");
-  return h("a", { href: `#/jobs/${encodeURI(name)}`, class: "name" }, name);
+/** What a job of a document is called: by what a person has made. */
+export function titleOf(it, name = "podGroup", workload = "workload") {
+  const of = it[workload];
+  return of ? `${of.kind} ${of.namespace}/${of.name}${of.part ? ` (${of.part})` : ""}` : it[name];
+}
+
+export function jobLink(it, name = "podGroup", workload = "workload") {
+  if (!it[name]) return h("span", { class: "muted" }, "not shown to you");
+  return h("a", { href: `#/jobs/${encodeURI(it[name])}`, class: "name" }, titleOf(it, name, workload));
+}
+
+/** The job that a pod was evicted for. */
+export function gainerLink(it) {
+  return jobLink(it, "beneficiary", "beneficiaryWorkload");
 }
 
 export function queueLink(name, colours) {

@@ -54,6 +54,8 @@ class Change:
     """The resource of the amount; empty for a number."""
     amount: int = 0
     """In base units if a resource is named, else a number of nodes, pods or seconds."""
+    title: str = ""
+    """What people call it, where that is another name."""
     kind: Kind | None = None
     """Its own kind where changes of several kinds are needed; None for that of the advice."""
 
@@ -119,7 +121,7 @@ def _named(kind: Kind, changes: Sequence[Change]) -> str:
     if kind is Kind.MINIMUM:
         return f"a minimum of {first.amount}"
     if kind is Kind.END:
-        return f"the end of {first.on}"
+        return f"the end of {first.title or first.on}"
     return f"{first.amount} s of waiting" if kind is Kind.TIME else _WORDS[kind]
 
 

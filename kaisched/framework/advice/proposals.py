@@ -214,6 +214,10 @@ def _allowed(session: Session, shapes: list[int]) -> BoolVec:
     return allowed
 
 
+def _end_of(session: Session, job: int) -> Proposal:
+    return Kind.END, (Change(session.jobs.name[job], title=session.jobs.title[job]),)
+
+
 def _in_the_way(session: Session, job: int) -> Iterator[Proposal]:
     """Yield the end of the smallest running job whose room is enough."""
     shapes, size = batch_of(session, job)
@@ -229,7 +233,7 @@ def _in_the_way(session: Session, job: int) -> Iterator[Proposal]:
             if node >= 0:
                 freed[:, node] += session.shapes.request[:, session.tasks.shape_of_task[task]]
         if room_of(freed, request, allowed).sum() >= size:
-            yield Kind.END, (Change(session.jobs.name[other]),)
+            yield _end_of(session, other)
             return
 
 
@@ -250,7 +254,7 @@ def end_of_work(session: Session, job: int, bound: Amounts) -> Iterator[Proposal
         at = queues.tree.path(int(session.jobs.queue_of_job[other])).tolist()
         gives = charges(session, list(session.jobs.tasks[other])).sum(axis=1)
         if all(row in at and (gives >= gap)[ask > 0].all() for row, gap in over):
-            yield Kind.END, (Change(session.jobs.name[other]),)
+            yield _end_of(session, other)
             return
 
 

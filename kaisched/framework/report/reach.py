@@ -62,7 +62,7 @@ def reaches(session: Session, waiting: RowVec) -> Iterator[Reach]:
         if root is None:
             continue
         for one in _asked(session, job, root):
-            asked.setdefault(one, []).append(session.jobs.name[job])
+            asked.setdefault(one, []).append(session.jobs.title[job])
     known: dict[tuple[Levels, int], Domains] = {}
     for (topology, level, shapes, levels), names in sorted(asked.items()):
         if (levels, level) not in known:

@@ -411,7 +411,14 @@ def _record(
         plugin = _owner(session, job)
         message = f"{text.sentence}: {plugin}" if plugin else message
     return DecisionRecord(
-        session.jobs.name[job], name, text.name, message, numbers or {}, refused, plugin
+        session.jobs.name[job],
+        name,
+        text.name,
+        message,
+        numbers or {},
+        refused,
+        plugin,
+        top_owner=session.jobs.owner_of(job),
     )
 
 
@@ -467,7 +474,7 @@ def _held_for_others(session: Session, job: int) -> str:
     held = session.outcome.held
     if not held or job in held:
         return ""
-    first = f"held in this cycle for {session.jobs.name[held[0]]}"
+    first = f"held in this cycle for {session.jobs.title[held[0]]}"
     if len(held) == 1:
         return f"{first}, which lacks the rest of what it was promised"
     others = "another job" if len(held) == 2 else f"{len(held) - 1} other jobs"  # noqa: PLR2004

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kaisched.core.axis import record
+from kaisched.core.titles import TopOwner, title_of
 from kaisched.units import UNLIMITED
 
 if TYPE_CHECKING:
@@ -78,6 +79,13 @@ class DecisionRecord:
     """By evicting action: why the action evicted nothing for the job."""
     advice: tuple[Advice, ...] = ()
     """Changes that were tried for the job; empty unless advice was asked for."""
+    top_owner: TopOwner | None = field(compare=False, default=None)
+    """What the job comes from."""
+
+    @property
+    def title(self) -> str:
+        """What the job is called where people read."""
+        return title_of(self.pod_group, self.top_owner)
 
 
 @dataclass(frozen=True, slots=True)

@@ -282,7 +282,7 @@ def _unschedulable_codes(session: Session, tasks: RowVec, code: CodeVec) -> Code
 def _told(session: Session, amounts: dict[str, int], reason_of_job: dict[int, str]) -> LeftOut:
     counts = Counter(reason_of_job.values())
     reasons = sorted(counts, key=lambda name: (-counts[name], name))
-    first = min(session.jobs.name[job] for job, it in reason_of_job.items() if it == reasons[0])
+    first = min(session.jobs.title[job] for job, it in reason_of_job.items() if it == reasons[0])
     asked = " and ".join(f"{name} {format_amount(name, it)}" for name, it in amounts.items())
     why = ", ".join(f"{counts[name]} {name}" for name in reasons)
     message = (

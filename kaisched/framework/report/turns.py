@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 import numpy as np
 
 from kaisched.core.axis import GPU, GPU_UNIT, TaskState
+from kaisched.core.titles import workload_document
 from kaisched.framework.report.records import Because, plain_number
 from kaisched.framework.session.batches import asks_of, measure
 from kaisched.units import format_amount
@@ -151,7 +152,7 @@ class Turns:
         """Return what puts a job behind the one ahead of it, for people."""
         names = self._session.queues.name
         is_within = ahead.behind == ahead.queue
-        whose = self._session.jobs.name[job] if is_within else f"queue {names[ahead.behind]}"
+        whose = self._session.jobs.title[job] if is_within else f"queue {names[ahead.behind]}"
         return ahead.because.text(whose)
 
     def ahead_of(self, job: int) -> str:
@@ -162,7 +163,7 @@ class Turns:
         turn, session = self.turn(job), self._session
         if turn is None or turn.ahead is None:
             return ""
-        before, name = turn.ahead, session.jobs.name[turn.ahead.job]
+        before, name = turn.ahead, session.jobs.title[turn.ahead.job]
         queue = session.queues.name[int(session.jobs.queue_of_job[before.job])]
         milli, count = self._gpus_ahead(turn), turn.position - 1
         asked = f" for {format_amount('gpu', milli)} GPUs" if milli else ""
@@ -226,6 +227,7 @@ class Turns:
         because = ahead.because
         return {
             "podGroup": self._session.jobs.name[ahead.job],
+            "workload": workload_document(self._session.jobs.owner_of(ahead.job)),
             "queue": self._session.queues.name[ahead.queue],
             "plugin": because.plugin or None,
             "key": because.key,

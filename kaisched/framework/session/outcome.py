@@ -398,6 +398,8 @@ def evictions(session: Session, moves: Sequence[Eviction]) -> Iterator[Evict]:
             move.node,
             names[queue] if queue >= 0 else jobs.queue_name[job],
             names[claimant] if claimant >= 0 else "",
+            jobs.owner_of(job),
+            jobs.owner_of(whose),
             made[1].kinds.get(queue, move.action),
             step,
             ignores_budget,

@@ -29,9 +29,11 @@ from kaisched.core.axis import (
 from kaisched.core.snapshot import Snapshot
 from kaisched.core.sums import summed
 from kaisched.core.tables import EVICTED, NO_METADATA, SUCCEEDED, UNPROTECTED
+from kaisched.core.titles import TopOwner
 from kaisched.core.usage import Usage
 from kaisched.engine.planning import PERIOD_S
 from kaisched.framework.cycle import run_cycle
+from kaisched.framework.intents import Evict
 from kaisched.framework.memory import Memory
 from kaisched.framework.policy import Policy
 from kaisched.framework.report.records import DecisionRecord, QueueShare
@@ -77,6 +79,7 @@ def with_jobs(snapshot: Snapshot, new: Sequence[NewJob]) -> tuple[Snapshot, rang
             tasks=[*jobs.tasks, *map(range, begins.tolist(), ends.tolist())],
             queue_name=[*jobs.queue_name[:first], *(snapshot.queues.name[it.queue] for it in new)],
             metadata=[*jobs.metadata, *[NO_METADATA] * count],
+            top_owner=[*jobs.top_owner, *[None] * count],
             **_longer(jobs, _jobs(new, begins, len(podsets.name))),
         ),
         podsets=replace(
@@ -450,17 +453,8 @@ class JobState:
     """Its pods that ran before the first cycle."""
     record: DecisionRecord | None
     """Why it waits; None if it does not."""
-
-
-@dataclass(frozen=True, slots=True)
-class Eviction:
-    """A pod that one of the cycles evicted."""
-
-    pod: str
-    pod_group: str
-    action: str
-    beneficiary: str
-    reason: str
+    top_owner: TopOwner | None = None
+    """What it comes from."""
 
 
 @dataclass(slots=True)
@@ -468,7 +462,7 @@ class Settled:
     """A state in which nothing moves any more."""
 
     jobs: dict[str, JobState] = field(default_factory=dict)
-    evictions: list[Eviction] = field(default_factory=list)
+    evictions: list[Evict] = field(default_factory=list)
     shares: list[QueueShare] = field(default_factory=list)
     cycles: int = 0
     is_quiet: bool = True
@@ -483,10 +477,7 @@ def settled(world: World) -> Settled:
 
     def watch(_snapshot: object, result: CycleResult) -> None:
         results.append(result)
-        found.evictions += [
-            Eviction(it.pod, it.pod_group, it.action, it.beneficiary, it.reason)
-            for it in result.evictions
-        ]
+        found.evictions += result.evictions
 
     course = Course(world, None, watch=watch)
     course.run(-1, MOST_CYCLES, math.inf)
@@ -505,5 +496,7 @@ def settled(world: World) -> Settled:
         before = int(was[tasks].sum()) if len(tasks) else 0
         if running or waiting or before:
             queue = jobs.queue_name[job]
-            found.jobs[name] = JobState(queue, running, waiting, before, records.get(name))
+            found.jobs[name] = JobState(
+                queue, running, waiting, before, records.get(name), jobs.owner_of(job)
+            )
     return found

@@ -313,7 +313,7 @@ def taken(
     if len(lost) > _NAMED:
         told.append(f"{len(lost) - _NAMED} more queues")
     mine = _mine(session, table, holdings, claim, lost)
-    text = f"{why} for {jobs.name[claim.job]} ({mine}) from {'; '.join(told)}"
+    text = f"{why} for {jobs.title[claim.job]} ({mine}) from {'; '.join(told)}"
     told_of = table.by_leaf(kinds, jobs.queue_of_job[[unit.job for unit in units]])
     return lambda _: EvictionReason(text, told_of)
 
@@ -411,7 +411,7 @@ def taken_by_level(
     why = "preempted" if all(queue == claim.queue for queue, _ in losers) else "reclaimed"
     mine = _held(session, table, after, claim.queue, lacks)
     text = (
-        f"{why} for {jobs.name[claim.job]} (queue {names[claim.queue]}: {mine})"
+        f"{why} for {jobs.title[claim.job]} (queue {names[claim.queue]}: {mine})"
         f" from {'; '.join(told)}"
     )
     by_priority = {queue for queue, is_borrowing in losers if is_borrowing} | {claim.queue}

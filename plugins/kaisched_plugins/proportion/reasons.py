@@ -138,7 +138,7 @@ def _over_fair_share(session: Session, job: int) -> Reason | None:
 
 
 def reclaimed(session: Session, claim: Claim, units: Sequence[Unit]) -> Callable[[Session], str]:
-    """Return a function for texts like ``reclaimed for team/job (queue b: gpu 0 to 1, ...) ...``.
+    """Return a function for texts like ``reclaimed for Job a/x (queue b: gpu 0 to 1, ...) ...``.
 
     The sentence is made when it is read, with the amounts that queues hold now.
     """
@@ -153,7 +153,7 @@ def _reclaimed(claim: Claim, queues: list[int], held: Amounts, short: str, sessi
     losers = "; ".join(_loser(session, claim, queue, resource, held) for queue in queues[:_NAMED])
     more = f"; and {len(queues) - _NAMED} more queues" if len(queues) > _NAMED else ""
     taker = _standing(session, claim.queue, resource, held)
-    return f"reclaimed for {session.jobs.name[claim.job]} ({taker}) from {losers}{more}{short}"
+    return f"reclaimed for {session.jobs.title[claim.job]} ({taker}) from {losers}{more}{short}"
 
 
 def _loser(session: Session, claim: Claim, queue: int, resource: int, held: Amounts) -> str:

@@ -12,19 +12,21 @@ from kaisched_plugins.binpack import Binpack
 from tests.unit.cli.conftest import NODE, POD, QUEUE
 
 TABLES = """\
+1 pod bound; 2 jobs pending: 1 ExceedsAnyNode, 1 OverLimit
+
 Binds
 POD       NODE
 team/a-0  n0
 
 Pending
-POD GROUP          QUEUE  REASON          BECAUSE
-team/pg-a-1-uid-7  a      OverLimit       queue a: gpu 4 held + 4 asked is over
-                                          its limit of 6; would help: a limit of
-                                          gpu 8 for queue a
-team/pg-b-0-uid-8  b      ExceedsAnyNode  a pod asks for more than any node has
-                                          that may take it: 2 gpu short by at
-                                          least 8; would help: 1 more node like
-                                          n0 but with gpu 16
+JOB           QUEUE  REASON          BECAUSE
+Pod team/a-1  a      OverLimit       queue a: gpu 4 held + 4 asked is over its
+                                     limit of 6; would help: a limit of gpu 8
+                                     for queue a
+Pod team/b-0  b      ExceedsAnyNode  a pod asks for more than any node has that
+                                     may take it: 2 gpu short by at least 8;
+                                     would help: 1 more node like n0 but with
+                                     gpu 16
 
 Queues: GPUs
 QUEUE  FAIR SHARE  ALLOCATED  REQUESTED   DESERVED
@@ -32,7 +34,6 @@ root            8          4          8  unlimited
   a             6          4          8          4
   b             0          0          0          8
 
-1 pod bound; 2 pod groups pending
 """
 
 
@@ -60,11 +61,18 @@ def test_a_plan_is_json(run, manifests):
     assert cycle["binds"] == [{"pod": "team/a-0", "node": "n0"}]
     assert (cycle["evictions"], cycle["nominations"], cycle["abandoned"]) == ([], [], None)
     assert [it["reason"] for it in cycle["pending"]] == ["OverLimit", "ExceedsAnyNode"]
-    assert set(cycle["pending"][0]) == {"podGroup", "queue", "reason", "message", "advice", "turn"}
+    named = {"podGroup", "workload", "queue"}
+    assert set(cycle["pending"][0]) == {*named, "reason", "message", "advice", "turn"}
+    assert cycle["pending"][0]["workload"] == {
+        "kind": "Pod",
+        "namespace": "team",
+        "name": "a-1",
+        "part": None,
+    }
     turn, other = (it["turn"] for it in cycle["pending"])
     assert (turn["position"], turn["of"]) == (1, 1)
     ahead = turn["ahead"] or other["ahead"]  # which of the two it is, the policy decides
-    assert set(ahead) == {"podGroup", "queue", "plugin", "key", "own", "other"}
+    assert set(ahead) == {*named, "plugin", "key", "own", "other"}
     assert {ahead["podGroup"]} < {it["podGroup"] for it in cycle["pending"]}
     assert [level["queue"] for level in turn["levels"]] == ["a", "root"]
     assert set(turn["levels"][0]) == {"queue", "position", "of", "head", "ahead", "figures"}
@@ -76,12 +84,27 @@ def test_a_plan_is_json(run, manifests):
     assert (document["problems"], document["warnings"]) == ([], [])
 
 
+def test_many_waiting_jobs_are_grouped_by_queue_and_reason(run, manifests):
+    text = manifests.read_text("utf-8")
+    more = "".join(POD % (f"a-{at}", "a", "kaisched", 4) for at in range(2, 60))
+    manifests.write_text(text + more, encoding="utf-8")
+    code, out, _ = run("plan", "-f", manifests)
+    first, *lines = out.splitlines()
+    assert (code, first) == (0, "1 pod bound; 60 jobs pending: 59 OverLimit, 1 ExceedsAnyNode")
+    assert "Pending, by queue and reason" in lines
+    rows = lines[lines.index("Pending, by queue and reason") + 2 :]
+    assert rows[0].split()[:6] == ["59", "a", "OverLimit", "Pod", "team/a-1", "queue"]
+    assert "team/a-7" not in out
+    waiting = parsed(run("plan", "-f", manifests, "-o", "json")[1])["cycles"][0]["pending"]
+    assert len(waiting) == 60  # a document has them all
+
+
 def test_the_order_is_a_table_of_its_own(run, manifests):
     code, out, _ = run("plan", "-f", manifests, "--order")
     before, _, order = out.partition("Order\n")
     assert code == 0
-    assert before == TABLES.partition("1 pod bound;")[0]
-    assert order.startswith("POD GROUP          QUEUE  PLACE   AHEAD")
+    assert before == TABLES
+    assert order.startswith("JOB           QUEUE  PLACE   AHEAD")
     assert sum("1 of 1" in line for line in order.splitlines()) == 2
 
 
@@ -190,7 +213,7 @@ def test_what_must_be_missing_is_said(run, tmp_path, manifests):
     file.write_text("", encoding="utf-8")
     assert run("plan", "-f", file) == (
         0,
-        "0 pods bound; 0 pod groups pending\n",
+        "0 pods bound; 0 jobs pending\n\n",
         (
             f"kaisched: {file}: holds no object; check the path\n"
             "kaisched: no nodes among the manifests, so nothing can be placed\n"
@@ -267,12 +290,12 @@ def test_what_fails_is_told(run, manifests, monkeypatch):
     monkeypatch.setattr(Binpack, "node_score", hookimpl(fails))
     code, out, err = run("plan", "-f", manifests, "--rounds", 3)
     assert code == 1
-    assert "team/pg-a-0-uid-6  a      ActionFailed    an action failed on it" in out
+    assert "Pod team/a-0  a      ActionFailed    an action failed on it" in out
     plugin, *actions = err.splitlines()
     assert plugin == "kaisched: plugin binpack at node_score failed: KeyError: 'x'"
-    for line, job in zip(actions, ("a-0-uid-6", "a-1-uid-7"), strict=True):
+    for line, job in zip(actions, ("a-0", "a-1"), strict=True):
         assert line.startswith("kaisched: action allocate failed: KeyError: 'x' (in ")
-        assert line.endswith(f"on team/pg-{job})")
+        assert line.endswith(f"on Pod team/{job})")
 
 
 def test_mig_instances_are_placed_by_profile(run, manifests):

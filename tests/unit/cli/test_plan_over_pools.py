@@ -50,12 +50,12 @@ def test_tables_name_the_shard_and_tell_each_waiting_job_once(run):
     code, out, _ = run("plan", "-f", EXAMPLE)
     assert code == 0
     assert "Shard h100: Binds\nPOD           NODE\nvision/small  gpu-01\n" in out
-    assert "Shard h100: Passed on\nPOD GROUP             TO NODE POOL\n" in out
+    assert "Shard h100: Passed on\nJOB              TO NODE POOL\n" in out
     pending = out.partition("Shard h100: Pending")[2]
-    assert "pg-waits" in pending
-    assert "pg-wide" not in pending
+    assert "vision/waits" in pending
+    assert "vision/wide" not in pending
     assert "vision-default" in pending
-    assert out.endswith("2 pods bound; 1 pod group pending\n")
+    assert out.startswith("2 pods bound; 1 job pending\n")
 
 
 def test_one_shard_may_be_chosen(run, tmp_path):

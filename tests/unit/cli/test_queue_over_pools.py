@@ -120,7 +120,7 @@ def test_files_with_one_shard_have_none(run, manifests):
 
 def test_why_asks_the_shard_that_has_the_job(run, files):
     code, out, _ = run("why", "b", "-f", files)
-    assert (code, out.splitlines()[0]) == (0, "job team/pg-b-uid-8 is pending: ExceedsAnyNode")
+    assert (code, out.splitlines()[0]) == (0, "Pod team/b is pending: ExceedsAnyNode")
     code, out, _ = run("why", "team/a", "-f", files)
     assert (code, "does not wait" in out) == (0, True)
     code, _, err = run("why", "c", "-f", files)

@@ -61,7 +61,7 @@ def test_what_is_held_is_a_tree_that_adds_up(run, live_files):
     out = run("alloc", "-g", "queue,job", "-f", live_files)[1]
     assert [line.split() for line in out.splitlines()[2:4]] == [
         ["a", "4", "25%", "1"],
-        ["team/pg-a-0-uid-6", "4", "25%", "1"],
+        ["Pod", "team/a-0", "4", "25%", "1"],
     ]
     assert out.endswith("4 of 16 GPUs held, 12 free\n")
     document = json.loads(run("alloc", "-g", "node", "-f", live_files, "-o", "json")[1])

@@ -61,7 +61,7 @@ def test_what_is_in_it_is_shown(run, taken):
     assert (code, err) == (0, "")
     assert "objects         Node 2, Pod 4, Queue 3" in out
     assert "n0       8     8          0        64        512Gi" in out
-    assert "team/pg-a-1-uid-7  a      OverLimit" in out
+    assert "Pod team/a-1  a      OverLimit" in out
     assert "root            8          4          8  unlimited" in out
 
 

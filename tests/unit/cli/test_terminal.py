@@ -111,6 +111,13 @@ LINES = {
         ["a", "-n", EVIL, "-f", "cluster"],
         ["t/a", "--context", EVIL, "--kubeconfig", "kubeconfig"],
     ],
+    "jobs": [
+        ["-f", "odd"],
+        *(["-f", "cluster", "-o", it] for it in ("json", "yaml", "csv", "name")),
+        ["--queue", EVIL, "-f", "cluster"],
+        ["--name", EVIL, "--user", EVIL, "-f", "cluster"],
+        ["--server", "URL"],
+    ],
     "fairness": [["-f", "odd"], [EVIL, "-f", "cluster"], ["--server", "URL"]],
     "alloc": [
         ["-f", "odd"],
@@ -151,7 +158,11 @@ LINES = {
         ["queue/q", f"quota.gpu={EVIL}", "-f", "cluster"],
         [EVIL, "a=1", "-f", "cluster"],
     ],
-    "whatif remove": [[f"queue/{EVIL}", "-f", "cluster"], ["node/n0", "-f", "odd"]],
+    "whatif remove": [
+        [f"queue/{EVIL}", "-f", "cluster"],
+        ["node/n0", "-f", "odd"],
+        [f"job/{EVIL}", "-f", "odd"],
+    ],
     "queue ls": [
         ["-f", "odd"],
         *(["-f", "cluster", "-o", it] for it in ("json", "yaml", "csv", "name")),

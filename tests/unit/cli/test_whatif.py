@@ -47,8 +47,8 @@ def test_a_gang_takes_its_quota_back_and_it_is_said_from_whom(run, shared):
     code, out, err = run("whatif", "submit", "--queue", "b", "--gpus", 8, "-f", shared)
     assert (code, err) == (0, "")
     assert [" ".join(line.split()) for line in out.splitlines()[2:4]] == [
-        "team/pg-a-2-uid-7 a goes on with 1 pod is evicted, 1 waits: NoRoom",
-        "whatif/whatif b is not there starts with 1 pod",
+        "Pod team/a-2 a goes on with 1 pod is evicted, 1 waits: NoRoom",
+        "PodGroup whatif/whatif b is not there starts with 1 pod",
     ]
     assert "Evicted by the change\nPOD       BY       FOR" in out
     document = told(run, "submit", "--queue", "b", "--gpus", 8, "-f", shared)
@@ -83,7 +83,7 @@ def test_when_a_submitted_job_may_start(run, shared):
     assert (seen["started"], seen["courses"]) == (1, 1)
     assert 30 <= seen["medianSeconds"] <= 40  # until the evicted pod has gone
     out = run("whatif", "submit", "--queue", "b", "--when", "-f", shared)[1]
-    assert "whatif/whatif may start:\n  when: in the next cycle\n" in out
+    assert "PodGroup whatif/whatif may start:\n  when: in the next cycle\n" in out
 
 
 @pytest.mark.proportion

@@ -35,7 +35,7 @@ def test_a_waiting_job_has_a_reason_a_position_and_a_step_that_was_tried(run, cr
     assert run("why", "a-1", "-f", crowd) == (
         0,
         """\
-job team/pg-a-1-uid-7 is pending: OverLimit
+Pod team/a-1 is pending: OverLimit
   queue a: gpu 4 held + 4 asked is over its limit of 6
   pod team/a-1: pending
   position 1 of 2 in queue a
@@ -52,8 +52,8 @@ job team/pg-a-1-uid-7 is pending: OverLimit
 @pytest.mark.proportion
 def test_a_job_behind_another_hears_what_is_enough_for_both(run, crowd):
     lines = run("why", "team/a-2", "-f", crowd)[1].splitlines()
-    because = "because the name of team/pg-a-2-uid-8 comes later"
-    assert f"  directly ahead: team/pg-a-1-uid-7, {because}" in lines
+    because = "because the name of Pod team/a-2 comes later"
+    assert f"  directly ahead: Pod team/a-1, {because}" in lines
     assert "  position 2 of 2 in queue a, behind jobs that ask for 4 GPUs" in lines
     assert lines[-2] == "  next: a limit of gpu 12 for queue a"
 
@@ -81,7 +81,7 @@ def test_the_nodes_that_are_out_are_evidence(run, crowd):
 def test_a_job_that_does_not_wait_says_where_its_pods_are(run, crowd):
     lines = run("why", "team/pg-a-0-uid-6", "-f", crowd)[1].splitlines()
     assert lines[:2] == [
-        "job team/pg-a-0-uid-6 does not wait",
+        "Pod team/a-0 does not wait",
         "  pod team/a-0: to be bound now on n0",
     ]
 
@@ -91,7 +91,7 @@ def test_a_job_that_does_not_wait_says_where_its_pods_are(run, crowd):
     [
         ("a-11", "there is no job or pod a-11; did you mean"),
         ("zzz", "there is no job or pod zzz; only pods of our scheduler names are read"),
-        ("same", "several are called same: one/pg-same-uid-10, two/pg-same-uid-11; write the"),
+        ("same", "several are called same: Pod one/same, Pod two/same; write the"),
     ],
 )
 def test_a_name_that_means_no_job_or_several_is_an_error(run, crowd, name, message):
@@ -129,9 +129,10 @@ def test_a_job_is_found_by_the_name_of_its_workload(run, crowd, is_there):
     """Also where only the pod names the workload."""
     text = crowd.read_text(encoding="utf-8") + (JOB % ("train", 1, 1) if is_there else "")
     crowd.write_text(text + OWNED % ("train-x5", "train", 1), encoding="utf-8")
-    for name in ("train", "team/train"):
+    names = ("train", "team/train", "Job team/train", "job/train", "job.batch/train", "jobs/train")
+    for name in names:
         out = run("why", name, "-f", crowd)[1]
-        assert out.startswith("job team/pg-train-u-1 ")
+        assert out.startswith("Job team/train ")
         assert "pod team/train-x5" in out
     assert "did you mean" in run("why", "traim", "-f", crowd)[2]
 
@@ -143,8 +144,10 @@ def test_of_a_workload_with_many_jobs_some_are_named(run, crowd):
     crowd.write_text(crowd.read_text(encoding="utf-8") + pods, encoding="utf-8")
     code, _, err = run("why", "web", "-f", crowd)
     assert code == 2
-    assert "several are called web: team/pg-w-0-uid-10, " in err
-    assert "team/pg-w-4-uid-14 and 2 more; name one of them" in err
+    assert "several are called web: ReplicaSet team/web (w-0), " in err
+    assert "ReplicaSet team/web (w-4) and 2 more; name one of them" in err
+    for name in ("w-3", "pod/w-3", "ReplicaSet team/web (w-3)"):
+        assert run("why", name, "-f", crowd)[1].startswith("ReplicaSet team/web (w-3) ")
 
 
 @pytest.mark.proportion
@@ -152,7 +155,7 @@ def test_a_waiting_job_of_kueue_is_found_by_its_name(run):
     line = ["why", "sweep", "-f", "docs/examples/kueue", "--shard", "config/shards/kueue.yaml"]
     code, out, _ = run(*line)
     assert code == 0
-    assert out.startswith("job team-vision/pg-sweep-ad2b4236 is pending: QuotaExhausted\n")
+    assert out.startswith("Job team-vision/sweep is pending: QuotaExhausted\n")
 
 
 def test_a_snapshot_answers_what_the_files_do(run, crowd, tmp_path):
@@ -195,7 +198,7 @@ def test_an_evicted_job_says_by_whom_and_why(run, tmp_path):
     file.write_text(NODE % "n0" + queues + held + POD % ("new", "b", "kaisched", 8), "utf-8")
     lines = run("why", "old", "-f", file)[1].splitlines()
     assert lines[1] == "  pod team/old: to be evicted now on n0"
-    assert lines[2].startswith("  evicted by reclaim for team/pg-new-")
+    assert lines[2].startswith("  evicted by reclaim for Pod team/new: ")
 
 
 def test_problems_of_objects_are_told_and_are_the_exit_code(run, crowd):
@@ -228,7 +231,7 @@ b                 1  1 ExceedsAnyNode
 Unschedulable
 QUEUE  COUNTS FOR NO SHARE
 b      gpu 16 that its jobs ask for counts for no share: 1 ExceedsAnyNode, such
-       as team/pg-b-0-uid-9; they could not start if nothing else ran
+       as Pod team/b-0; they could not start if nothing else ran
 
 """
     )
@@ -237,9 +240,9 @@ b      gpu 16 that its jobs ask for counts for no share: 1 ExceedsAnyNode, such
 def test_a_queue_shows_its_jobs_in_order(run, crowd):
     out = run("queue", "show", "a", "-f", crowd)[1]
     jobs = out.partition("Jobs in order\n")[2].splitlines()
-    assert [line.split()[:2] for line in jobs if line.split() and line.split()[0].isdecimal()] == [
-        ["1", "team/pg-a-1-uid-7"],
-        ["2", "team/pg-a-2-uid-8"],
+    assert [line.split()[:3] for line in jobs if line.split() and line.split()[0].isdecimal()] == [
+        ["1", "Pod", "team/a-1"],
+        ["2", "Pod", "team/a-2"],
     ]
     assert "\n  b " not in out
     document = json.loads(run("queue", "show", "root", "-f", crowd, "-o", "json")[1])
@@ -374,6 +377,10 @@ def test_a_snapshot_is_answered_by_the_shard_that_is_named(run, crowd, tmp_path,
 
 def test_a_namespace_may_be_an_option_as_of_kubectl(run, crowd):
     assert run("why", "a-1", "-n", "team", "-f", crowd) == run("why", "team/a-1", "-f", crowd)
+    assert run("why", "pod/a-1", "-n", "team", "-f", crowd) == run(
+        "why", "Pod team/a-1", "-f", crowd
+    )
+    assert run("why", "Pod", "team/a-1", "-f", crowd)[0] == 0  # a title as two words
     assert run("why", "a-1", "-n", "other", "-f", crowd)[0] == 2
     assert run("why", "a-1", "-f", crowd, "-o", "name")[1] == "pod/a-1\n"
 

@@ -118,6 +118,7 @@ def test_nodes_say_who_holds_their_gpus(reading):
     assert found["n0"]["holders"] == [
         {
             "podGroup": "default/old",
+            "workload": None,
             "queue": "a",
             "pods": 1,
             "gpus": 1,

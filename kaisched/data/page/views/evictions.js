@@ -2,7 +2,7 @@
 
 import { h } from "../dom.js";
 import { clock, count, NONE, plural, stamp } from "../format.js";
-import { badge, empty, field, jobLink, pager, queueLink, table } from "../parts.js";
+import { badge, empty, field, gainerLink, jobLink, pager, queueLink, table } from "../parts.js";
 
 export const evictions = {
   id: "evictions",
@@ -19,11 +19,11 @@ export const evictions = {
       key: `${it.cycle}/${it.pod}`,
       cells: [
         h("time", { class: "number", title: stamp(it.time) }, clock(it.time)),
-        h("span", { class: "who" }, jobLink(it.podGroup), h("span", { class: "muted small" }, it.pod.split("/").pop())),
+        h("span", { class: "who" }, jobLink(it), h("span", { class: "muted small" }, it.pod.split("/").pop())),
         queueLink(it.queue),
         badge("bad", it.rule),
         it.beneficiary || it.beneficiaryQueue
-          ? h("span", { class: "who" }, jobLink(it.beneficiary),
+          ? h("span", { class: "who" }, gainerLink(it),
             h("span", { class: "muted small" }, it.beneficiaryQueue)) : NONE,
         it.reason,
       ],

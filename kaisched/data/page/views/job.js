@@ -3,7 +3,7 @@
 import { h } from "../dom.js";
 import { age, clock, count, NONE, plural, stamp } from "../format.js";
 import {
-  badge, bar, empty, jobLink, queueLink, resourcesOf, scaleOf, section, stateBadge, table, tile, words,
+  badge, bar, empty, gainerLink, jobLink, queueLink, resourcesOf, scaleOf, section, stateBadge, table, tile, words,
 } from "../parts.js";
 
 const MOST_PODS = 512;
@@ -79,7 +79,7 @@ function turn(data) {
       h("div", { class: "row" }, queueLink(it.queue),
         badge(it.position === 1 ? "good" : "quiet", `${count(it.position)} of ${count(it.of)}`)),
       it.ahead && h("p", { class: "muted" }, "Ahead: ",
-        it.ahead.podGroup ? jobLink(it.ahead.podGroup) : queueLink(it.ahead.queue), because(it.ahead))))));
+        it.ahead.podGroup ? jobLink(it.ahead) : queueLink(it.ahead.queue), because(it.ahead))))));
 }
 
 function because(ahead) {
@@ -126,6 +126,6 @@ function evicted(data) {
   if (!data.evictions.length) return null;
   return section("Evicted lately", null, data.evictions.map((it) =>
     h("div", { class: "evicted", key: it.reason },
-      h("div", { class: "row" }, badge("bad", it.action), "for ", jobLink(it.beneficiary)),
+      h("div", { class: "row" }, badge("bad", it.action), "for ", gainerLink(it)),
       h("p", {}, it.reason))));
 }

@@ -3,18 +3,18 @@
 import { Colours } from "../colour.js";
 import { h } from "../dom.js";
 import { age, count, NONE, plural, stamp } from "../format.js";
-import { empty, field, jobLink, pager, queueLink, stateBadge, table, words } from "../parts.js";
+import { empty, field, jobLink, pager, queueLink, stateBadge, table, titleOf, words } from "../parts.js";
 import { jobPage } from "./job.js";
 
 const SORTS = [
-  ["", "turn"], ["name", "name"], ["created", "oldest first"], ["-created", "newest first"],
+  ["", "turn"], ["name", "name"], ["since", "longest first"], ["created", "oldest first"], ["-created", "newest first"],
   ["-priority", "priority"], ["-gpus", "GPUs"],
 ];
 const CHOICES = [
   ["", "any"], ["waiting", "waiting"], ["pending", "not started"], ["partly", "partly running"],
   ["running", "running"], ["ending", "ending"],
 ];
-const FILTERS = ["queue", "reason", "state", "namespace", "name", "sort", "offset"];
+const FILTERS = ["queue", "user", "reason", "state", "namespace", "name", "sort", "offset"];
 
 export const jobs = {
   id: "jobs",
@@ -29,7 +29,7 @@ export const jobs = {
     return { ...found, queues: queues.queues };
   },
 
-  name: (ctx) => ctx.id,
+  name: (ctx, data) => (data?.workload ? titleOf(data) : ctx.id),
   lead: (data, ctx) => {
     if (ctx.id) return "What the last cycle found about this job.";
     return data && `${plural(data.total, "job")}${data.hidden
@@ -60,6 +60,7 @@ function list(data, ctx) {
         { placeholder: "and those below", list: "queue-names" }),
       h("datalist", { id: "queue-names" },
         data.queues.slice(0, 1000).map((it) => h("option", { value: it.name, key: it.name }))),
+      field("User", params.user || "", (user) => go({ user }), { placeholder: "who submitted it" }),
       field("State", params.state || "", (state) => go({ state }), { choices: CHOICES }),
       field("Order", params.sort || "", (sort) => go({ sort }), { choices: SORTS })),
     chosen.length > 0 && h("div", { class: "chips", role: "group", "aria-label": "Reasons" },
@@ -78,26 +79,33 @@ export function jobTable(data, ctx, colours) {
     return empty("No jobs", data.hidden
       ? "Those that match are of queues that you may not get." : "Nothing matches, or nothing is there.");
   }
+  const hasUsers = data.jobs.some((it) => it.user);
   const columns = [
     { title: "Job" }, { title: "State" }, { title: "Queue", from: "wide" },
-    { title: "Place", number: true, from: "wide" }, { title: "GPUs", number: true },
-    { title: "Pods", number: true, from: "wide" }, { title: "Priority", number: true, from: "wide" },
-    { title: "Age", number: true },
+    ...(hasUsers ? [{ title: "User", from: "mid" }] : []),
+    { title: "GPUs", number: true }, { title: "Pods", number: true, from: "wide" }, { title: "For", number: true },
+    { title: "Place", number: true, from: "wide" }, { title: "Nodes", from: "wide" },
   ];
   const rows = data.jobs.map((it) => ({
     key: it.podGroup,
     cells: [
-      jobLink(it.podGroup),
+      jobLink(it),
       h("span", { class: "state" }, stateBadge(it),
         it.reason && h("span", { class: "muted" }, words(it.reason))),
       queueLink(it.queue, colours),
-      it.place ? `${count(it.place.position)} of ${count(it.place.of)}` : NONE,
+      ...(hasUsers ? [it.user || NONE] : []),
       held(it.gpus.held, it.gpus.pending), held(it.pods.running, it.pods.pending),
-      count(it.priority),
-      h("span", { title: stamp(it.created) }, age(it.created, ctx.now)),
+      h("span", { title: `${it.reason ? "waits" : "runs"} since ${stamp(it.since)}` }, age(it.since, ctx.now)),
+      it.place ? `${count(it.place.position)} of ${count(it.place.of)}` : NONE,
+      nodesOf(it),
     ],
   }));
   return [table("Jobs", columns, rows), pager(data, ctx.go)];
+}
+
+function nodesOf(it) {
+  const more = it.nodeCount - it.nodes.length;
+  return it.nodeCount ? it.nodes.join(", ") + (more ? ` and ${count(more)} more` : "") : NONE;
 }
 
 function held(has, waits) {

@@ -179,7 +179,7 @@ function drawn(cell, x, y, colours) {
 function detail(it, colours, ctx) {
   const rows = it.holders.map((holder, at) => ({
     key: `${holder.podGroup}${at}`,
-    cells: [jobLink(holder.podGroup), queueLink(holder.queue, colours), count(holder.pods), count(holder.gpus),
+    cells: [jobLink(holder), queueLink(holder.queue, colours), count(holder.pods), count(holder.gpus),
       holder.devices.join(", "), holder.ending ? badge("wait", "ending") : ""],
   }));
   const instances = it.instances.map((of) => `${of.total - of.free} of ${of.total} ${of.resource} held`);
@@ -194,5 +194,5 @@ function detail(it, colours, ctx) {
         { title: "GPUs", number: true }, { title: "Devices" }, { title: "" }], rows) : empty("Nobody holds room here", ""),
       instances.length > 0 && h("p", { class: "muted" }, instances.join(", ")),
       it.promised.length > 0 && h("p", {}, "Promised to ",
-        it.promised.map((of, at) => [at > 0 && ", ", jobLink(of.podGroup)]))));
+        it.promised.map((of, at) => [at > 0 && ", ", jobLink(of)]))));
 }

@@ -4,8 +4,7 @@ import { Colours } from "../colour.js";
 import { h } from "../dom.js";
 import { count, duration, NONE, percent, plural, stamp } from "../format.js";
 import {
-  badge, bar, barLegend, empty, jobLink, link, queueLink, resourcesOf, scaleOf, section, table, tile,
-  words,
+  badge, bar, barLegend, empty, gainerLink, jobLink, link, queueLink, resourcesOf, scaleOf, section, table, tile, words,
 } from "../parts.js";
 
 const FEW = 8;
@@ -103,8 +102,8 @@ function signed(gap) {
 function lately(evictions, colours) {
   const rows = evictions.evictions.map((it) => ({
     key: `${it.cycle}/${it.pod}`,
-    cells: [jobLink(it.podGroup), queueLink(it.queue, colours),
-      it.beneficiary ? jobLink(it.beneficiary) : NONE],
+    cells: [jobLink(it), queueLink(it.queue, colours),
+      it.beneficiary ? gainerLink(it) : NONE],
   }));
   return section("Last evictions", link("/evictions", "All evictions"),
     rows.length

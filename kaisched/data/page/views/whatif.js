@@ -2,7 +2,7 @@
 
 import { h } from "../dom.js";
 import { amount, count, NONE } from "../format.js";
-import { badge, empty, field, jobLink, queueLink, section, table, words } from "../parts.js";
+import { badge, empty, field, gainerLink, jobLink, queueLink, section, table, words } from "../parts.js";
 
 const MOST_K = 5;
 
@@ -127,9 +127,9 @@ function answer(ctx) {
   return section("Difference", null,
     found.warnings.map((text) => h("p", { class: "notice", key: text }, text)),
     jobs.length > 0 && table("Jobs", [{ title: "Job" }, { title: "Without" }, { title: "With" }], jobs.slice(0, 100).map((it) => ({
-      key: it.podGroup, cells: [jobLink(it.podGroup), became(it.without), became(it.with)] }))),
+      key: it.podGroup, cells: [jobLink(it), became(it.without), became(it.with)] }))),
     evictions.length > 0 && [h("h3", {}, "Would be evicted"), table("Evictions", [{ title: "Pod" }, { title: "For" }],
-      evictions.slice(0, 100).map((it) => ({ key: it.pod, cells: [it.pod, jobLink(it.beneficiary)] })))],
+      evictions.slice(0, 100).map((it) => ({ key: it.pod, cells: [it.pod, gainerLink(it)] })))],
     queues.length > 0 && [h("h3", {}, "Shares of GPUs"), table("Queues", [{ title: "Queue" },
       { title: "Fair share", number: true }, { title: "Allocated", number: true }], queues.map((it) => ({
       key: it.name, cells: [queueLink(it.name), both(it, "fairShare"), both(it, "allocated")] })))]);
