@@ -177,6 +177,8 @@ READY_S: Final = 2.0
 """How long the answer of ``/readyz`` may take."""
 _FORBIDDEN: Final = 403
 _BLOCK: Final = 1 << 16
+MOST_ASKED_S: Final = 30.0
+"""No request waits longer than this because the server asks for it: what it is for holds room."""
 _MOST_MESSAGE: Final = 300
 
 
@@ -202,7 +204,7 @@ class Answer(NamedTuple):
     code: int
     data: bytes
     retry_after_s: float = 0.0
-    """How long the server asks us to wait; 0 if it does not."""
+    """How long the server asks us to wait, within bounds; 0 if it does not."""
     date: str = ""
     """The server's time from the header ``Date``, in whole seconds."""
 
@@ -393,7 +395,7 @@ class RefusedError(Exception):
 
 def _answer(response: urllib3.BaseHTTPResponse, data: bytes | None = None) -> Answer:
     header = response.headers.get("Retry-After", "")
-    seconds = float(header) if header.isdecimal() else 0.0
+    seconds = min(float(header), MOST_ASKED_S) if header.isdecimal() else 0.0
     date = response.headers.get("Date", "")
     return Answer(response.status, response.data if data is None else data, seconds, date)
 
