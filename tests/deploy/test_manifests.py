@@ -63,7 +63,14 @@ def without_checksum(objects):
 
 def test_kustomize_and_helm_make_the_same_objects():
     chart = without_checksum(templated("namespace.create=true"))
-    assert chart == by_key(kustomized("overlays/default"))
+    assert chart == by_key(kustomized("overlays/default", "monitoring"))
+
+
+def test_overlays_make_only_what_every_server_serves():
+    """With a kind that is not served, kubectl apply ends with an error."""
+    for overlay in ("overlays/default", "overlays/observe"):
+        groups = {obj["apiVersion"].partition("/")[0] for obj in kustomized(overlay)}
+        assert "monitoring.coreos.com" not in groups
 
 
 def test_kustomize_and_helm_agree_on_observing():
@@ -76,7 +83,7 @@ def test_kustomize_and_helm_agree_on_observing():
         *(f"defaults.{name}.create=false" for name in ("shard", "queues", "priorityClasses")),
     )
     there = [obj for obj in chart if obj["kind"] != "CustomResourceDefinition"]
-    assert without_checksum(there) == by_key(kustomized("overlays/observe"))
+    assert without_checksum(there) == by_key(kustomized("overlays/observe", "monitoring"))
 
 
 def test_every_object_can_be_switched_off():

@@ -20,7 +20,7 @@ import urllib3
 from urllib3.exceptions import HTTPError
 
 from kaisched import __version__
-from kaisched.clock import monotonic_s
+from kaisched.clock import ServerClock, SystemClock, monotonic_s
 from kaisched.cluster.kubernetes.access import Access
 from kaisched.errors import ClusterUnavailable
 from kaisched.objects.wire import BAD_JSON
@@ -275,6 +275,8 @@ class Client:
         """
         self.access = access
         self.timeout_s = timeout_s
+        self.clock = ServerClock(SystemClock())
+        """The server's clock, as its answers tell it."""
         self.requests = Counts()
         """By method and answer: done, refused, busy, fault or none."""
         self._pool = urllib3.PoolManager(
@@ -307,12 +309,14 @@ class Client:
 
         """
         seconds = timeout_s or self.timeout_s
-        answer, start_s = None, monotonic_s()
+        answer, start_s, sent_s = None, monotonic_s(), self.clock.own_s()
         try:
             timeout = urllib3.Timeout(total=seconds, connect=min(CONNECT_S, seconds))
             answer = _answer(self._open(method, path, query, body, content_type, accept, timeout))
         finally:
             self.requests.add(method, _sort_of(answer), seconds=monotonic_s() - start_s)
+        if answer.is_done:  # else it may be that of something before the server
+            self.clock.observe(answer.date, sent_s, self.clock.own_s())
         self._check_ready(answer)
         return answer
 

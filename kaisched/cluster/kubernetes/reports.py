@@ -398,7 +398,9 @@ class Reporter:
     def _pods_held_back(self) -> None:
         """Say of pods that could not be bound why; the jobs of most do not wait meanwhile."""
         for key, why in self._store.facts.held_back.why.items():
-            if (pod := self._store.pods.pod(key)) is not None:
+            pod, member = self._store.pods.get(key, (None, None))
+            is_silent = member is not None and self._store.members.is_silent(member.job)
+            if pod is not None and not is_silent:
                 text = f"{why}; it is tried again, more rarely each time"
                 self._desired.set_desired(POD, f"pods/{key}", (pod.uid, text[:MOST_MESSAGE]))
 

@@ -152,8 +152,10 @@ def test_who_lacks_a_right_is_told_to_get_it_and_tries_again(work, writers, news
     [
         (
             403,
-            "pods \"p\" is forbidden: ValidatingAdmissionPolicy 'kaisched-fence' with binding"
-            " 'kaisched-fence' denied request: not the leader",
+            (
+                "pods \"p\" is forbidden: ValidatingAdmissionPolicy 'kaisched-fence' with binding"
+                " 'kaisched-fence' denied request: not the leader"
+            ),
         ),
         (422, "ValidatingAdmissionPolicy 'no-rush' with binding 'x' denied request: not today"),
         (400, "the webhook is wrong"),
