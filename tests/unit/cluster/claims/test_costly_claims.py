@@ -8,7 +8,6 @@ from kaisched.core.claims.selectors import CelSelector
 from kaisched.core.refusals import TEXTS, Refusal
 from tests.unit.cluster.claims.worlds import DRIVER, World
 
-pytestmark = pytest.mark.fault("I142")
 PUT_OFF = TEXTS[Refusal.PUT_OFF].name
 UUID = f"device.attributes['{DRIVER}'].uuid"
 ZEROS = "[" + ",".join(["0"] * 180) + "]"
@@ -68,6 +67,7 @@ def test_devices_that_look_alike_count_once(monkeypatch):
     assert offer.evaluations([CelSelector("device.attributes['x.io'].foo == 1")]) == 1
 
 
+@pytest.mark.fault("I142")
 def test_selectors_that_would_take_too_long_are_not_asked_and_nobody_waits_for_them(monkeypatch):
     world = Counting(monkeypatch, a=8, b=8)
     for at in range(5):
@@ -81,6 +81,7 @@ def test_selectors_that_would_take_too_long_are_not_asked_and_nobody_waits_for_t
     assert "of at most 100,000" in said
 
 
+@pytest.mark.fault("I142")
 def test_each_cycle_asks_as_much_for_a_queue_as_it_may_and_all_have_their_turn(monkeypatch):
     world = Counting(monkeypatch, a=8, b=8)
     ours = [f"costly-{at:02}" for at in range(24)]
@@ -119,6 +120,7 @@ def test_a_cycle_is_the_same_whether_selectors_were_asked_before(monkeypatch):
     assert [it for kind, it in results if kind] == [it for kind, it in results if not kind]
 
 
+@pytest.mark.fault("I142")
 def test_searches_for_devices_take_so_many_steps_on_all_nodes_together(monkeypatch):
     """Twelve devices whose constraints cannot be met: each node has sixteen, and looks good."""
     steps = []
