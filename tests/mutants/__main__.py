@@ -49,10 +49,11 @@ PARTS: Final[dict[str, Part]] = {
     "limits": Part(
         (f"{HOST}/framework/session/limits.py",),
         (
+            "tests/unit/actions/test_disruption_budgets.py",
             "tests/unit/actions/test_timelimit.py",
             "tests/unit/actions/test_stop_policy.py",
             "tests/unit/actions/test_delay.py",
-            "tests/unit/engine",
+            "tests/laws/test_eviction_laws.py",
         ),
         must_die=True,
     ),

@@ -223,7 +223,8 @@ def _weight_of(text: str) -> int:
     """
     macros = len(_MACRO.findall(text))
     rounds = min((len(text) // 2) ** min(macros, 3), _MOST_ROUNDS)
-    return -(-len(text) * max(rounds, 1) // _PLAIN) << min(_growth_of(text), MOST_GROWTH)
+    plain: int = -(-len(text) * max(rounds, 1) // _PLAIN)
+    return plain << min(_growth_of(text), MOST_GROWTH)
 
 
 def _named_in(text: str) -> Named:
