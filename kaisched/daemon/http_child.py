@@ -248,7 +248,7 @@ class Listener:
         self._routes.router.redirect_slashes = False
         self._sock = socket.socket(fileno=port.fd)
         self._sock.setblocking(False)
-        self._hosts = frozenset(port.hosts)
+        self._hosts = frozenset(map(str.lower, port.hosts))
         self._is_on_loopback = ip_address(self._sock.getsockname()[0]).is_loopback
         self.loop.add_reader(self._sock, self._take)
         self._report_refusals()
