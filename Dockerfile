@@ -1,7 +1,7 @@
 # Two stages: what builds the package is not in the image that runs it.
 # For what is released: --build-arg RELEASE=1 --build-arg BASE=python:...@sha256:...
 # docs/how-to/install.md says how the digest is found.
-ARG BASE=python:3.13.7-slim-bookworm
+ARG BASE=python:3.13.15-slim-bookworm
 ARG RELEASE=0
 
 FROM ${BASE} AS build

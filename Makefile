@@ -3,6 +3,7 @@
 #   make demo     the scheduler at work on a cluster in memory, in a minute
 #   make test     all tests, with the same examples every time
 #   make fuzz     look for new examples that break a law, before a release (MINUTES=10)
+#   make mutants  small changes of the core, each of which a test should notice (SAMPLE=300 SEED=0)
 #   make without-proportion  the tests in a copy without that plugin, another policy in its place
 #   make check    everything a change must pass: format, lint, types, imports, spelling, tests, docs
 #   make example  the example plugins, installed and tested as third parties' would be
@@ -71,7 +72,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # Two pips in one environment would trip over each other.
 .NOTPARALLEL:
 
-.PHONY: demo test fuzz without-proportion check static format lint types imports spelling docs example bench chaos sharing claims lock sbom clean help
+.PHONY: demo test fuzz mutants without-proportion check static format lint types imports spelling docs example bench chaos sharing claims lock sbom clean help
 
 help:
 	@sed -n 's/^#   \(make .*\)/\1/p' Makefile
@@ -84,6 +85,10 @@ test: $(PACKAGE) $(DEV)
 
 fuzz: $(PACKAGE) $(DEV)
 	$(BIN)/python -m tests.fuzz --minutes $(MINUTES) $(ARGS)
+
+# SAMPLE of them in a copy of the tree, all of ARGS="ledger quotas" or of every part: hours.
+mutants: $(PACKAGE) $(DEV)
+	$(BIN)/python -m tests.mutants --sample $(or $(SAMPLE),300) --seed $(or $(SEED),0) $(ARGS)
 
 # A minute or two less than `test`, and no part of it.
 without-proportion: $(PACKAGE) $(DEV)

@@ -171,13 +171,17 @@ class HeldBack:
         """Hold nobody back."""
         self._until_s: dict[str, float] = {}
         self._pause_s: dict[str, float] = {}
+        self.why: dict[str, str] = {}
+        """Why those could not be bound that are held back, as far as it is known."""
 
     def __contains__(self, key: str) -> bool:
         """Tell whether a pod is held back."""
         return key in self._until_s
 
-    def add(self, key: str, now_s: float) -> None:
+    def add(self, key: str, now_s: float, why: str = "") -> None:
         """Hold a pod back from now on."""
+        if why:
+            self.why[key] = why
         pause_s = min(2 * self._pause_s.get(key, LEAST_S / 2), MOST_S)
         self._pause_s[key], self._until_s[key] = pause_s, now_s + pause_s
 
@@ -186,12 +190,13 @@ class HeldBack:
         due = sorted(key for key, until_s in self._until_s.items() if until_s <= now_s)
         for key in due:
             del self._until_s[key]
+            self.why.pop(key, None)
         return due
 
     def forget(self, key: str) -> None:
         """Begin anew with a pod: it is bound, or gone."""
-        self._until_s.pop(key, None)
-        self._pause_s.pop(key, None)
+        for known in (self._until_s, self._pause_s, self.why):
+            known.pop(key, None)
 
 
 STUCK_AFTER_S: Final = 120.0

@@ -417,11 +417,11 @@ class StateStore:
         if (sent or now).bind == now.bind:
             self.refute_bind(key)
 
-    def hold_back(self, key: str, now_s: float, uid: str = "") -> None:
+    def hold_back(self, key: str, now_s: float, uid: str = "", why: str = "") -> None:
         """Take back a bind that could not be done; its pod counts as gated for a while."""
         pod = self.pods.pod(key)
         if pod is not None and uid in {"", pod.uid}:
-            self.facts.held_back.add(key, now_s)
+            self.facts.held_back.add(key, now_s, why)
         self.refute_bind(key, uid)
 
     def promise(self, key: str, node: str) -> None:

@@ -52,6 +52,12 @@ class Listener(BaseModel):
     bind_address: str = Field(
         default="127.0.0.1", description="Address to listen on; 0.0.0.0 for every interface."
     )
+    hosts: Names = Field(
+        default=(),
+        description="More names by which clients reach it, as of an ingress; known are `localhost`,"
+        " IP addresses, and, unless it listens on loopback, names without a dot and those that end"
+        " in `.svc` or `.svc.cluster.local`.",
+    )
     port: Port = Field(default=0, description="TCP port; 0 takes a free one and logs it.")
 
 

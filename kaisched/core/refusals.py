@@ -143,7 +143,10 @@ TEXTS: Final[dict[int, RefusalText]] = {
         tried=("minimum",),
     ),
     Refusal.SCHEDULING_GATED: RefusalText(
-        "SchedulingGated", "its pods have scheduling gates", "Remove the scheduling gates."
+        "SchedulingGated",
+        "its pods have scheduling gates, or could not be bound a moment ago",
+        "Remove the scheduling gates; the condition of a pod without gates says why it could not be"
+        " bound.",
     ),
     Refusal.UNSUPPORTED: RefusalText(
         "Unsupported",

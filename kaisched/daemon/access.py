@@ -1,8 +1,9 @@
 """Access to metrics and the live view: who a token belongs to, and what that user may see.
 
 As in kube-scheduler, the API server says both: by a TokenReview and a SubjectAccessReview. An
-answer counts for some seconds; without an answer, access is refused. Who may ``get`` a Queue sees
-its jobs in the live view, other users see totals. On loopback no token is needed.
+answer counts for some seconds; without an answer, access is refused. The live view is for users who
+may ``get`` the URL ``/kaisched/view``; of these, who may ``get`` a Queue sees its jobs, others see
+totals. On loopback no token is needed.
 """
 
 from __future__ import annotations
@@ -39,13 +40,9 @@ _WAIT_S: Final = 5.0
 _TOKENS: Final = "/apis/authentication.k8s.io/v1/tokenreviews"
 _ACCESS: Final = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 _FIX: Final = "apply the role kaisched-review of deploy/ and bind it to our account"
-_HOSTS: Final = ("localhost", "127.0.0.1", "[::1]")
+VIEW: Final = "/kaisched/view"
+"""The URL that stands for the live view in roles; it is not one of the API server's own."""
 _V = TypeVar("_V")
-
-
-def is_local(request: Request) -> bool:
-    """Tell whether a request names this machine: a browser's page from elsewhere does not."""
-    return request.host in _HOSTS or request.host.rpartition(":")[0] in _HOSTS
 
 
 def is_cross_site(request: Request) -> bool:
@@ -161,6 +158,18 @@ class Reviews:
 
         return self._rights.get((reader.digest, *attributes.values()), ask)
 
+    def refusal(self, reader: Reader, path: str, role: str) -> Page | None:
+        """Return the answer to a user who may not get a URL, None to one who may.
+
+        Raises:
+            ClusterUnavailable: the API server does not tell.
+
+        """
+        if self.may(reader, "nonResourceAttributes", {"path": path, "verb": "get"}):
+            return None
+        name, fix = reader.user.username, f"bind it to the ClusterRole {role}"
+        return text_page(HTTPStatus.FORBIDDEN, f"{name} may not get {path}: {fix}")
+
     def _review(self, kind: str, path: str, spec: dict[str, Any]) -> _Status:
         group = path.split("/")[2]
         body = {"apiVersion": f"{group}/v1", "kind": kind, "spec": spec}
@@ -200,14 +209,9 @@ def _refusal(request: Request, reviews: Reviews) -> Page | None:
         reader = reviews.reader(request)
         if isinstance(reader, Page):
             return reader
-        asked = {"path": request.path, "verb": "get"}
-        if reviews.may(reader, "nonResourceAttributes", asked):
-            return None
+        return reviews.refusal(reader, request.path, "kaisched-metrics-reader")
     except ClusterUnavailable as wrong:
         return _unchecked(wrong)
-    fix = "bind it to the ClusterRole kaisched-metrics-reader"
-    name = reader.user.username
-    return text_page(HTTPStatus.FORBIDDEN, f"{name} may not get {request.path}: {fix}")
 
 
 # -- the live view --------------------------------------------------------------------------------
@@ -221,18 +225,8 @@ Access: TypeAlias = "Callable[[Request], Sight | Page]"
 """Returns what the reader behind a request sees, or the answer that refuses the request."""
 
 
-def local_access(request: Request) -> Sight | Page:
-    """Let everybody on this machine see everything.
-
-    A browser's page that reaches us under another host name is refused: it is no local program.
-    """
-    if is_local(request):
-        return ALL
-    return text_page(HTTPStatus.FORBIDDEN, "only as localhost: forward the port")
-
-
 def open_access(_: Request) -> Sight | Page:
-    """Let everybody see everything, as the settings say."""
+    """Let everybody see everything: on this machine, or as the settings say."""
     return ALL
 
 
@@ -244,6 +238,8 @@ def reviewed_access(reviews: Reviews) -> Access:
             reader = reviews.reader(request)
             if isinstance(reader, Page):
                 return reader
+            if (refusal := reviews.refusal(reader, VIEW, "kaisched-view-reader")) is not None:
+                return refusal
             sees = _seeing(reader, reviews)
             return Sight(sees(""), sees)
         except ClusterUnavailable as wrong:

@@ -18,6 +18,7 @@ import ssl
 import sys
 from collections import Counter, deque
 from http import HTTPStatus
+from ipaddress import ip_address
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -44,6 +45,7 @@ from kaisched.daemon.http_wire import (
     Start,
     Tls,
     frame,
+    is_known_host,
 )
 
 if TYPE_CHECKING:
@@ -66,6 +68,10 @@ _COUNTED: Final = {
     HTTPStatus.SERVICE_UNAVAILABLE: "streams",
 }
 """Reasons of refusals, by the status that we answer ourselves."""
+_WRONG_HOST: Final = (
+    "not known by this name: forward the port and call localhost, or add the name to the setting"
+    " hosts of this listener\n"
+)
 _SPARE_DESCRIPTORS: Final = 64
 _LONGEST_FAULT: Final = 200
 _DECODER: Final = msgspec.msgpack.Decoder(Answered | Pushed)
@@ -242,6 +248,8 @@ class Listener:
         self._routes.router.redirect_slashes = False
         self._sock = socket.socket(fileno=port.fd)
         self._sock.setblocking(False)
+        self._hosts = frozenset(map(str.lower, port.hosts))
+        self._is_on_loopback = ip_address(self._sock.getsockname()[0]).is_loopback
         self.loop.add_reader(self._sock, self._take)
         self._report_refusals()
         self._renew()
@@ -316,7 +324,12 @@ class Listener:
             and scope["path"].startswith("/")
             and scope["query_string"].count(b"&") < _MOST_FIELDS
         )
-        if is_sound:
+        if is_sound and not self._is_called(scope):
+            self.refused["host"] += 1
+            await PlainTextResponse(_WRONG_HOST, HTTPStatus.MISDIRECTED_REQUEST)(
+                scope, receive, send
+            )
+        elif is_sound:
             try:
                 await self._routes(scope, receive, send)
             except Exception as fault:
@@ -325,6 +338,11 @@ class Listener:
         else:
             self.refused["malformed"] += 1
             await PlainTextResponse("bad request\n", 400)(scope, receive, send)
+
+    def _is_called(self, scope: Scope) -> bool:
+        """Tell whether a request calls us by a name of ours: a browser's page may not."""
+        host = dict(scope["headers"]).get(b"host", b"").decode("latin-1")
+        return is_known_host(host, self._hosts, is_on_loopback=self._is_on_loopback)
 
     def _endpoint(self, path: str, reads: Reads) -> Callable[[HttpRequest], Awaitable[Response]]:
         """Return what answers requests for a page."""

@@ -70,11 +70,17 @@ class Listener:
     """A socket that listens, and what is served on it."""
 
     def __init__(
-        self, sock: socket.socket, pages: Pages, setting: str, tls: Tls | None, limits: Limits
+        self,
+        sock: socket.socket,
+        pages: Pages,
+        setting: str,
+        tls: Tls | None,
+        limits: Limits,
+        hosts: Sequence[str],
     ) -> None:
         """Keep what :func:`listen` was given."""
         self.sock, self.pages, self.setting = sock, pages, setting
-        self.tls, self.limits = tls, limits
+        self.tls, self.limits, self.hosts = tls, limits, tuple(hosts)
         self.news: Callable[[], bytes] | None = None
         """Returns what is to be pushed to streams now; empty for nothing."""
 
@@ -97,6 +103,7 @@ def listen(
     *,
     tls: Tls | None = None,
     limits: Limits = USUAL,
+    hosts: Sequence[str] = (),
 ) -> Listener:
     """Listen for a :class:`Server`.
 
@@ -107,6 +114,7 @@ def listen(
         setting: name of the port's setting, for errors and the log.
         tls: certificate and key; without them the connection is not encrypted.
         limits: limits of the port.
+        hosts: more names by which clients may call it.
 
     Raises:
         ConfigError: the address is not ours, the port is taken, or the key is not the
@@ -128,7 +136,7 @@ def listen(
             path=setting,
             fix="choose another port, or 0 for any that is free",
         ) from wrong
-    return Listener(sock, pages, setting, tls, limits)
+    return Listener(sock, pages, setting, tls, limits, hosts)
 
 
 def _check(tls: Tls, setting: str) -> None:
@@ -213,6 +221,7 @@ class Server:
         ports = tuple(
             Port(
                 it.sock.fileno(),
+                it.hosts,
                 {path: source.reads for path, source in it.pages.items()},
                 it.limits,
                 it.tls,

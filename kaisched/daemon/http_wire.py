@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from http import HTTPStatus
+from ipaddress import ip_address
 from typing import Final, NamedTuple, TypeAlias
 
 import msgspec
@@ -109,6 +110,8 @@ class Port(NamedTuple):
 
     fd: int
     """Of the listening socket."""
+    hosts: tuple[str, ...]
+    """More names by which clients may call it."""
     pages: Mapping[str, Reads]
     limits: Limits
     tls: Tls | None
@@ -157,6 +160,33 @@ def frame(message: Asked | Refused | Answered | Pushed) -> bytes:
     """Return a message as it is sent."""
     data = msgspec.msgpack.encode(message)
     return len(data).to_bytes(LENGTH_BYTES, "big") + data
+
+
+_IN_CLUSTER: Final = (".svc", ".svc.cluster.local")
+
+
+def is_known_host(host: str, more: Collection[str], *, is_on_loopback: bool) -> bool:
+    """Tell whether a Host header names us, not a site whose name leads a browser here.
+
+    Nobody else's page can have an IP address, ``localhost`` or a name within the cluster.
+
+    Args:
+        host: the header, with or without a port.
+        more: names that the settings add.
+        is_on_loopback: only programs of this machine can connect, so its own names suffice.
+
+    """
+    name, colon, port = host.lower().rpartition(":")
+    if not (colon and port.isdecimal()):
+        name = host.lower()
+    if name == "localhost" or name in more:
+        return True
+    try:
+        ip_address(name.removeprefix("[").removesuffix("]"))
+    except ValueError:
+        is_within = "." not in name or name.endswith(_IN_CLUSTER)
+        return not is_on_loopback and bool(name) and is_within
+    return True
 
 
 def text_page(status: HTTPStatus, text: str) -> Page:

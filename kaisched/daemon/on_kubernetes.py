@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import structlog
 
-from kaisched.clock import monotonic_s
+from kaisched.clock import SKEW_WARN_S, ServerClock, monotonic_s
 from kaisched.cluster.claims.device_claims import ON
 from kaisched.cluster.kubernetes.access import find_access
 from kaisched.cluster.kubernetes.client import Client, Pace, Pauses
@@ -75,13 +75,15 @@ class KubernetesDaemon:
 
         """
         how = settings.kubernetes
-        self._settings, self._clock = settings, clock
+        self._settings = settings
         if client is None:
             access = find_access(Path(how.kubeconfig) if how.kubeconfig else None, how.context)
             # Every kind keeps one connection busy, and so does every writer.
             wanted = len(ALL) + (len(KUEUE) if how.kueue else 0) + how.writers + _SPARE_CONNECTIONS
             client = Client(access, connections=wanted, timeout_s=how.request_timeout)
         self.client = client
+        self._clock = client.clock = ServerClock(clock)
+        self._is_clock_off = False
         random_part = uuid.uuid4().hex[:8]
         self.identity = (
             settings.leader_election.identity
@@ -91,7 +93,9 @@ class KubernetesDaemon:
         self.leaders: tuple[ShardLeader, ...] = ()
         self.reflectors: tuple[Reflector, ...] = ()
         self._of_kind: dict[tuple[str, str], Reflector] = {}
-        self._shard_reports = None if how.observe else ShardReports(client, clock, self.identity)
+        self._shard_reports = (
+            None if how.observe else ShardReports(client, self._clock, self.identity)
+        )
         report = self._shard_reports.add if self._shard_reports is not None else lambda _: None
         self.shards = ShardWatch(report)
         self._shard_reflector = Reflector(client, STORED, self.shards.tell, pace=self._pace())
@@ -203,7 +207,7 @@ class KubernetesDaemon:
             )
             for it in self.reflectors
         )
-        return leader.state(watches, self.client.requests.read())
+        return leader.state(watches, self.client.requests.read(), self._clock.skew_s)
 
     # -- parts -----------------------------------------------------------------------------------
 
@@ -352,8 +356,21 @@ class KubernetesDaemon:
     def _keep_up(self) -> None:
         """Note which kinds can be read, and drain the news of shards without a running loop."""
         self._readable.note(self.reflectors, self.leaders)
+        self._look_at_clock()
         for leader in self.leaders:
             leader.cluster.catch_up()
+
+    def _look_at_clock(self) -> None:
+        """Log that our clock and the server's differ, and that they do no longer."""
+        skew_s = self._clock.skew_s
+        if (is_off := abs(skew_s) >= SKEW_WARN_S) == self._is_clock_off:
+            return
+        self._is_clock_off = is_off
+        if is_off:
+            fix = "set the clock of this node by NTP; decisions go by the API server's"
+            self._log.warning("clock_off", server_ahead_s=round(skew_s, 1), fix=fix)
+        else:
+            self._log.info("clock_right")
 
     def why_stale(self) -> str:
         """Return why no decisions are possible now; empty if they are."""

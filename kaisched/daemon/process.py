@@ -218,10 +218,12 @@ def _serve(
                 "metrics.port",
                 tls=tls,
                 limits=_SCRAPES,
+                hosts=scraped.hosts,
             )
         )
         if health:
-            listeners.append(listen(probed.bind_address, probed.port, health, "health.port"))
+            address, port = probed.bind_address, probed.port
+            listeners.append(listen(address, port, health, "health.port", hosts=probed.hosts))
         if settings.snapshots.enabled:  # on loopback only
             pages = {"/snapshot": recording_page(recordings)}
             port, setting = settings.snapshots.port, "snapshots.port"

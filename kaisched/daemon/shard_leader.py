@@ -280,12 +280,13 @@ class ShardLeader:
         """Whether we lead although the lease has run out: the elector may be stuck."""
         return self.is_leading and not self._is_observing and not self.leadership.is_held()
 
-    def state(self, watches: tuple[Watch, ...], requests: Requests) -> AdapterState:
+    def state(self, watches: tuple[Watch, ...], requests: Requests, skew_s: float) -> AdapterState:
         """Return the metrics of the shard's connection to the cluster.
 
         Args:
             watches: states of the watches.
             requests: counts of requests.
+            skew_s: by how much the server's clock is ahead of ours.
 
         """
         sent_s = self.leadership.term.until_s - self._renew_s
@@ -301,6 +302,7 @@ class ShardLeader:
             },
             writes=self.cluster.counts.read(),
             requests=requests,
+            skew_s=skew_s,
         )
 
     def stop(self) -> None:

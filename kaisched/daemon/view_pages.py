@@ -26,7 +26,6 @@ from kaisched.daemon.access import (
     Reviews,
     TooManyQueuesError,
     is_cross_site,
-    local_access,
     no_tokens,
     open_access,
     reviewed_access,
@@ -629,14 +628,16 @@ def view_listener(
     tls = Tls(settings.cert_file, settings.key_file) if settings.cert_file else None
     pages = {**static_pages(), **view.pages}
     address, port = settings.bind_address, settings.port
-    listener = listen(address, port, pages, "view.port", tls=tls, limits=_LIMITS)
+    listener = listen(
+        address, port, pages, "view.port", tls=tls, limits=_LIMITS, hosts=settings.hosts
+    )
     listener.news = view.news
     return listener
 
 
 def _access(settings: ViewListener, client: Client | None) -> Access:
     if not settings.is_authenticated:
-        return local_access if settings.is_on_loopback else open_access
+        return open_access
     if client is not None:
         return reviewed_access(Reviews(client))
     shown = "the view shows all queues and jobs"

@@ -163,6 +163,8 @@ class AdapterState:
     requests: Requests = field(default_factory=dict)
     renewals: Histogram = field(default_factory=lambda: Durations().read())
     """Durations of lease renewals, from when each was due until it was done."""
+    skew_s: float = 0.0
+    """By how much the server's clock is ahead of ours."""
 
 
 def _watched(read: Callable[[Watch], float]) -> Callable[[AdapterState], Samples]:
@@ -272,6 +274,12 @@ ADAPTER: Final[tuple[Series[AdapterState], ...]] = (
         "Time spent waiting for these answers.",
         ("method", "answer"),
         _requests(1),
+    ),
+    Series(
+        "kaisched_clock_skew_seconds",
+        "By how much the API server's clock is ahead of ours; decisions go by the server's.",
+        (),
+        attrgetter("skew_s"),
     ),
 )
 """Every metric of the adapter, in the order of the reference page."""

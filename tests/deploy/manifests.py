@@ -1,8 +1,10 @@
 """The manifests as they are written and as they are rendered."""
 
 import json
+import os
 import shutil
 import subprocess
+import tempfile
 from functools import cache
 from pathlib import Path
 
@@ -53,9 +55,20 @@ def _run(*words):
 
 
 @cache
-def kustomized(folder):
-    """The objects that kustomize makes of a folder."""
-    return _run("kustomize", "build", str(KUSTOMIZE / folder))
+def kustomized(overlay, *components):
+    """The objects that kustomize makes of an overlay, and of other components in deploy."""
+    if not components:
+        return _run("kustomize", "build", str(KUSTOMIZE / overlay))
+    with tempfile.TemporaryDirectory() as folder:
+        here = Path(os.path.relpath(DEPLOY, Path(folder).resolve()))
+        body = {
+            "apiVersion": "kustomize.config.k8s.io/v1beta1",
+            "kind": "Kustomization",
+            "resources": [str(here / "kustomize" / overlay)],
+            "components": [str(here / it) for it in components],
+        }
+        (Path(folder) / "kustomization.yaml").write_text(json.dumps(body), encoding="utf-8")
+        return _run("kustomize", "build", folder)
 
 
 @cache

@@ -46,13 +46,13 @@ def test_there_are_two_stages_on_one_pinned_base():
 @pytest.mark.parametrize(
     ("release", "base", "is_built"),
     [
-        ("0", "python:3.13.7-slim-bookworm", True),
-        ("1", f"python:3.13.7-slim-bookworm@{DIGEST}", True),
+        ("0", "python:3.13.15-slim-bookworm", True),
+        ("1", f"python:3.13.15-slim-bookworm@{DIGEST}", True),
         ("1", f"registry.example:5000/python@{DIGEST}", True),
-        ("1", "python:3.13.7-slim-bookworm", False),
+        ("1", "python:3.13.15-slim-bookworm", False),
         ("1", "python@sha256:0a", False),
         ("1", f"@{DIGEST}", False),
-        ("yes", "python:3.13.7-slim-bookworm", False),
+        ("yes", "python:3.13.15-slim-bookworm", False),
     ],
 )
 def test_a_release_is_built_on_a_base_that_cannot_change(release, base, is_built):

@@ -63,7 +63,14 @@ def without_checksum(objects):
 
 def test_kustomize_and_helm_make_the_same_objects():
     chart = without_checksum(templated("namespace.create=true"))
-    assert chart == by_key(kustomized("overlays/default"))
+    assert chart == by_key(kustomized("overlays/default", "monitoring"))
+
+
+def test_overlays_make_only_what_every_server_serves():
+    """With a kind that is not served, kubectl apply ends with an error."""
+    for overlay in ("overlays/default", "overlays/observe"):
+        groups = {obj["apiVersion"].partition("/")[0] for obj in kustomized(overlay)}
+        assert "monitoring.coreos.com" not in groups
 
 
 def test_kustomize_and_helm_agree_on_observing():
@@ -76,7 +83,36 @@ def test_kustomize_and_helm_agree_on_observing():
         *(f"defaults.{name}.create=false" for name in ("shard", "queues", "priorityClasses")),
     )
     there = [obj for obj in chart if obj["kind"] != "CustomResourceDefinition"]
-    assert without_checksum(there) == by_key(kustomized("overlays/observe"))
+    assert without_checksum(there) == by_key(kustomized("overlays/observe", "monitoring"))
+
+
+@pytest.mark.parametrize(("replicas", "number"), [(1, 0), (2, 1), (3, 1)])
+def test_one_replica_alone_does_not_keep_its_node_from_being_drained(replicas, number):
+    assert len(of_kind(templated(f"replicas={replicas}"), "PodDisruptionBudget")) == number
+
+
+def test_a_pod_gets_more_volumes_annotations_and_an_account_with_annotations():
+    objects = templated(
+        "extraVolumes[0].name=tls",
+        "extraVolumes[0].secret.secretName=view-tls",
+        "extraVolumeMounts[0].name=tls",
+        "extraVolumeMounts[0].mountPath=/etc/kaisched-view",
+        r"podAnnotations.prometheus\.io/scrape=\"false\"",
+        r"podAnnotations.checksum/config=mine",
+        r"serviceAccount.annotations.eks\.amazonaws\.com/role-arn=arn",
+    )
+    (deployment,) = of_kind(objects, "Deployment")
+    template = deployment["spec"]["template"]
+    (container,) = template["spec"]["containers"]
+    assert {"name": "tls", "secret": {"secretName": "view-tls"}} in template["spec"]["volumes"]
+    assert {"name": "tls", "mountPath": "/etc/kaisched-view"} in container["volumeMounts"]
+    annotations = template["metadata"]["annotations"]
+    assert annotations["prometheus.io/scrape"] == '"false"'
+    assert len(annotations["checksum/config"]) == 64
+    (account,) = [
+        it for it in of_kind(objects, "ServiceAccount") if it["metadata"]["name"] == "kaisched"
+    ]
+    assert account["metadata"]["annotations"] == {"eks.amazonaws.com/role-arn": "arn"}
 
 
 def test_every_object_can_be_switched_off():

@@ -5,9 +5,12 @@ import time
 
 import pytest
 from prometheus_client import generate_latest
+from structlog.testing import capture_logs
 
+from kaisched.clock import SystemClock
 from kaisched.telemetry.metrics import registry_of
 from kaisched_apiserver.connection import Fault
+from tests.on_kubernetes import rig
 from tests.on_kubernetes.rig import elected
 from tests.on_kubernetes.test_daemon import cluster
 from tests.waiting import until
@@ -123,3 +126,17 @@ def test_devices_are_counted_by_class_where_claims_are_allocated(rig, tmp_path, 
     assert found == ([f'kaisched_device_class_devices{{class="{driver}"}} 3.0'] * allocates)
     rig.ask("DELETE", f"{api}/deviceclasses/{driver}")
     rig.ask("DELETE", f"{api}/resourceslices/n0")
+
+
+@pytest.mark.fault("I140")
+def test_a_leader_whose_clock_is_off_goes_by_the_servers(cluster, monkeypatch):
+    class HourAhead(SystemClock):
+        def now_s(self):
+            return super().now_s() + 3600.0
+
+    monkeypatch.setattr(rig, "SystemClock", HourAhead)
+    with capture_logs() as logs:
+        running = cluster.start().wait_leading()
+    assert state_of(running).skew_s == pytest.approx(-3600.0, abs=2.0)
+    assert running.daemon.leaders[0].loop._clock.now_s() == pytest.approx(time.time(), abs=2.0)
+    assert [it["server_ahead_s"] < -3590 for it in logs if it["event"] == "clock_off"] == [True]

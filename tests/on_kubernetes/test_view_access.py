@@ -14,6 +14,7 @@ from kaisched.view.publisher import Publisher
 from kaisched_apiserver import ApiServer, Rule
 from tests.on_kubernetes.test_metrics_access import REVIEW
 
+VIEW = Rule(("get",), (), (), urls=("/kaisched/view",))
 QUEUES = (("get",), ("scheduling.run.ai",), ("queues",))
 
 
@@ -32,12 +33,14 @@ def pages():
     publisher.take(ran.result, cycle=1, time_s=1.7e9, duration_s=0.1)
     with ApiServer() as server:
         access = server.api.access
-        access.tokens = {"ours": "us", "of-admin": "admin", "of-anna": "anna", "of-bob": "bob"}
+        names = ("admin", "anna", "bob", "carl")
+        access.tokens = {"ours": "us", **{f"of-{name}": name for name in names}}
         access.rules = {
             "us": list(REVIEW),
-            "admin": [Rule(*QUEUES)],
-            "anna": [Rule(*QUEUES, names=("a",))],
-            "bob": [],
+            "admin": [VIEW, Rule(*QUEUES)],
+            "anna": [VIEW, Rule(*QUEUES, names=("a",))],
+            "bob": [VIEW],
+            "carl": [Rule(*QUEUES)],
         }
         client = Client(Access(server.url, authorization=lambda: "Bearer ours"), timeout_s=60.0)
         yield (
@@ -65,3 +68,14 @@ def test_a_user_sees_jobs_of_queues_that_it_may_get_and_totals(pages, token, see
 
 def test_who_is_not_known_sees_nothing(pages):
     assert asked(pages, "/queues", "stolen")[0] == 401
+
+
+@pytest.mark.fault("I141")
+@pytest.mark.parametrize("path", ["", "/overview", "/queues", "/jobs", "/fairness", "/nodes"])
+def test_who_may_not_get_the_view_reads_nothing_of_it(pages, path):
+    status, said = asked(pages, path, "of-carl")
+    assert status == 403
+    assert (
+        said
+        == b"carl may not get /kaisched/view: bind it to the ClusterRole kaisched-view-reader\n"
+    )

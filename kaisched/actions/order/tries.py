@@ -6,12 +6,15 @@ is expensive: one user who creates many kinds of pods could make every cycle lon
 at most so many classes of a queue in vain. Classes that are placed do not count. Half of the limit
 goes to the first classes in job order. The other half goes to the classes in turn, so that each is
 tried at some time.
+
+A class whose claims take long to find devices for counts as several: by the evaluations of its
+selectors and by whether devices have to be searched. What is counted is the most that it can take,
+not the time that it takes, so the same cycle is always the same.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
@@ -38,6 +41,8 @@ class PodClass(NamedTuple):
     order: tuple[int, float, str]
     """The place in its queue: (-priority, creation, name) of the first job."""
     jobs: RowVec
+    tries: int = 1
+    """As how many tries it counts."""
 
     @property
     def age(self) -> tuple[float, str]:
@@ -89,13 +94,22 @@ class _Line:
 
     def choose(self, pending: IntVec) -> list[PodClass]:
         """Return more classes to try: of those before, only the ones that still wait count."""
-        left = self._most - sum(bool(pending[it.jobs].any()) for it in self._tried.values())
+        waiting = (it for it in self._tried.values() if pending[it.jobs].any())
+        left = self._most - sum(it.tries for it in waiting)
         return [*self._some(self._in_order, left - left // 2), *self._some(self.round, left // 2)]
 
     def _some(self, classes: Iterable[PodClass], most: int) -> list[PodClass]:
-        fresh = (it for it in classes if it.order not in self._tried)
-        chosen = list(islice(fresh, most))
-        self._tried |= {it.order: it for it in chosen}
+        """Return the next classes that fit in so many tries; the last may count as more."""
+        chosen: list[PodClass] = []
+        if most <= 0:
+            return chosen
+        for it in classes:
+            if it.order not in self._tried:
+                chosen.append(it)
+                self._tried[it.order] = it
+                most -= it.tries
+                if most <= 0:
+                    break
         return chosen
 
 
@@ -174,8 +188,10 @@ def try_limit(session: Session) -> TryLimit | None:
 
 def _too_many(session: Session, job: RowVec) -> dict[int, list[PodClass]]:
     """Return the classes of each queue that has more than are tried."""
-    jobs = session.jobs
-    job = job[np.bincount(jobs.queue_of_job[job])[jobs.queue_of_job[job]] > TRIES]
+    jobs, tries = session.jobs, _tries_of(session, job)
+    queues = jobs.queue_of_job[job]
+    is_over = np.bincount(queues, tries)[queues] > TRIES
+    job, tries = job[is_over], tries[is_over]
     if not job.size:
         return {}
     is_simple = (jobs.podset_count[job] == 1) & (jobs.shape_of_job[job] >= 0)
@@ -190,20 +206,38 @@ def _too_many(session: Session, job: RowVec) -> dict[int, list[PodClass]]:
         code = code * len(values) + number
     _, first, which = np.unique(code, return_index=True, return_inverse=True)
     queue = jobs.queue_of_job[job[first]]
-    is_over = np.bincount(queue)[queue] > TRIES
+    is_over = np.bincount(queue, tries[first])[queue] > TRIES
     found: dict[int, list[PodClass]] = {}
     if is_over.any():
         order = np.lexsort((jobs.created_s[job], which))
         members = np.split(job[order], np.flatnonzero(np.diff(which[order])) + 1)
         for at in np.flatnonzero(is_over).tolist():
-            found.setdefault(int(queue[at]), []).append(_pod_class(session, members[at]))
+            made = _pod_class(session, members[at], int(tries[first[at]]))
+            found.setdefault(int(queue[at]), []).append(made)
     return found
 
 
-def _pod_class(session: Session, job: RowVec) -> PodClass:
+def _tries_of(session: Session, job: RowVec) -> IntVec:
+    """``(J,)`` as how many tries each job counts."""
+    tries: IntVec = np.ones(len(job), np.int64)
+    if (devices := session.devices) is not None:
+        jobs, shape_of_task = session.jobs, session.tasks.shape_of_task
+        of_shape: dict[int, int] = {}
+        for at, row in enumerate(job.tolist()):
+            shape = int(jobs.shape_of_job[row])
+            tasks = () if shape >= 0 else jobs.tasks[row]
+            shapes = {int(shape_of_task[it]) for it in tasks} or {shape}
+            for each in shapes:
+                if each not in of_shape:
+                    of_shape[each] = devices.tries_of(each)
+                tries[at] += of_shape[each]
+    return tries
+
+
+def _pod_class(session: Session, job: RowVec, tries: int) -> PodClass:
     """Return the class of some jobs, which are sorted by creation."""
     jobs = session.jobs
     created = jobs.created_s[job]
     tied = job[: int(np.searchsorted(created, created[0], side="right"))]
     name = min(jobs.name[row] for row in tied.tolist())
-    return PodClass((-int(jobs.priority[job[0]]), float(created[0]), name), job)
+    return PodClass((-int(jobs.priority[job[0]]), float(created[0]), name), job, tries)

@@ -145,7 +145,10 @@ class SharedDevices:
     def _of_one(self, ask: Ask, selectors: Selectors) -> Gpus:
         """Return the least of a node, and the most in a queue, that one device comes to."""
         parts = []
-        for device in self._matching(ask.class_name, [selectors(it) for it in ask.selectors]):
+        expressions = [selectors(it) for it in ask.selectors]
+        if len(self._distinct(expressions)) * sum(it.weight for it in expressions) > _MOST_ASKED:
+            expressions = []  # among more devices is one that comes to as little, and as much
+        for device in self._matching(ask.class_name, expressions):
             taken = consumed_by(ask, device)
             if taken is None or not fits(taken, device, {}):
                 continue
@@ -180,6 +183,10 @@ class SharedDevices:
                 first.setdefault((profile_of(device, named), capacities), device)
             self._alike[named] = list(first.values())
         return self._alike[named]
+
+
+_MOST_ASKED: Final = 1_000
+"""Selectors that need more evaluations are asked only when devices are chosen."""
 
 
 # -- classes ---------------------------------------------------------------------------------------
@@ -393,7 +400,10 @@ class OfferedDevices:
         of_class = self.classes.get(one.class_name)
         if of_class is None:
             return 1
-        expressions = [*of_class.selectors, *map(selectors, one.selectors)]
+        own = [selectors(it) for it in one.selectors]
+        if self._untainted.evaluations(own) > _MOST_ASKED:
+            return 1
+        expressions = [*of_class.selectors, *own]
         counted = Counted(self._untainted, one, expressions)
         numbers = (_number_at(counted, self._untainted, it) for it in self._nodes)
         return min((it for it in numbers if 0 < it <= MOST_RESULTS), default=1)

@@ -19,13 +19,13 @@ from kaisched.clock import monotonic_s
 from kaisched.cluster.kubernetes.client import MERGE, Answer, Pauses
 from kaisched.cluster.kubernetes.pods import (
     CONFLICT,
-    FORBIDDEN,
     GONE,
     SERVER_FAULT,
     Note,
     Writers,
     is_passing,
     lacks_right,
+    may_pass,
     passing,
     path_of,
     why_not_waiting,
@@ -202,7 +202,7 @@ class Steps:
 # the bind is tried. If an answer is lost, the pod is read to find out what happened.
 
 REFUSED_S: Final = 5.0
-"""Pause after a bind was refused for a reason other than the state of the pod."""
+"""Pause after a bind was refused for our account."""
 DEADLINE_S: Final = 60.0
 """How long a bind is tried; then its pod is held back for a while and decided again."""
 
@@ -328,14 +328,11 @@ class BindWork:
             return self._read(unless_bound="the server does not find what is to be bound")
         if is_passing(answer):
             return self._again(answer.text(), answer.retry_after_s)
-        # Refused for our account (403) or our request: only a change by the operator helps. The
-        # pod keeps its room, and the bind is tried again every few seconds.
-        if lacks_right(answer):
-            writers.log.error(
-                "bind_forbidden", answer=answer.text(), needs="create on pods/binding"
-            )
-        else:
-            writers.log.error("bind_refused", pod=bind.pod, node=bind.node, answer=answer.text())
+        if not may_pass(answer):
+            return self._failed(answer.text())
+        # Refused for our account: only a change by the operator helps. The pod keeps its room, and
+        # the bind is tried again every few seconds.
+        writers.log.error("bind_forbidden", answer=answer.text(), needs="create on pods/binding")
         return self._again(answer.text(), REFUSED_S)
 
     def _read(self, unless_bound: str = "") -> float | None:
@@ -386,7 +383,7 @@ class BindWork:
         if self.gang.give_up(f"{bind.pod}: {why}") and self.gang.done:
             # Bound pods stay until the action stalegang judges the job as a whole.
             writers.log.warning("gang_incomplete", job=self.gang.name, bound=self.gang.done)
-        return self._undo(writers.hold_back)
+        return self._undo(lambda bind: writers.hold_back(bind, why))
 
     def _settled(self) -> None:
         self.writers.under_way.discard((self.bind.pod, self.bind.uid))
@@ -557,7 +554,7 @@ class VolumeClaims(BindStep):
 
 
 def _refused(answer: Answer, what: str) -> Exception:
-    if is_passing(answer) or answer.code in {CONFLICT, FORBIDDEN}:
+    if may_pass(answer) or answer.code == CONFLICT:
         return PassingError(answer, what)
     return StepFailedError(f"{what}: {answer.text()}")
 

@@ -20,7 +20,7 @@ import urllib3
 from urllib3.exceptions import HTTPError
 
 from kaisched import __version__
-from kaisched.clock import monotonic_s
+from kaisched.clock import ServerClock, SystemClock, monotonic_s
 from kaisched.cluster.kubernetes.access import Access
 from kaisched.errors import ClusterUnavailable
 from kaisched.objects.wire import BAD_JSON
@@ -177,6 +177,8 @@ READY_S: Final = 2.0
 """How long the answer of ``/readyz`` may take."""
 _FORBIDDEN: Final = 403
 _BLOCK: Final = 1 << 16
+MOST_ASKED_S: Final = 30.0
+"""No request waits longer than this because the server asks for it: what it is for holds room."""
 _MOST_MESSAGE: Final = 300
 
 
@@ -202,7 +204,7 @@ class Answer(NamedTuple):
     code: int
     data: bytes
     retry_after_s: float = 0.0
-    """How long the server asks us to wait; 0 if it does not."""
+    """How long the server asks us to wait, within bounds; 0 if it does not."""
     date: str = ""
     """The server's time from the header ``Date``, in whole seconds."""
 
@@ -273,6 +275,8 @@ class Client:
         """
         self.access = access
         self.timeout_s = timeout_s
+        self.clock = ServerClock(SystemClock())
+        """The server's clock, as its answers tell it."""
         self.requests = Counts()
         """By method and answer: done, refused, busy, fault or none."""
         self._pool = urllib3.PoolManager(
@@ -305,12 +309,14 @@ class Client:
 
         """
         seconds = timeout_s or self.timeout_s
-        answer, start_s = None, monotonic_s()
+        answer, start_s, sent_s = None, monotonic_s(), self.clock.own_s()
         try:
             timeout = urllib3.Timeout(total=seconds, connect=min(CONNECT_S, seconds))
             answer = _answer(self._open(method, path, query, body, content_type, accept, timeout))
         finally:
             self.requests.add(method, _sort_of(answer), seconds=monotonic_s() - start_s)
+        if answer.is_done:  # else it may be that of something before the server
+            self.clock.observe(answer.date, sent_s, self.clock.own_s())
         self._check_ready(answer)
         return answer
 
@@ -393,7 +399,7 @@ class RefusedError(Exception):
 
 def _answer(response: urllib3.BaseHTTPResponse, data: bytes | None = None) -> Answer:
     header = response.headers.get("Retry-After", "")
-    seconds = float(header) if header.isdecimal() else 0.0
+    seconds = min(float(header), MOST_ASKED_S) if header.isdecimal() else 0.0
     date = response.headers.get("Date", "")
     return Answer(response.status, response.data if data is None else data, seconds, date)
 

@@ -17,11 +17,11 @@ from kaisched.cluster.kubernetes.binder import BindStep, PassingError, StepFaile
 from kaisched.cluster.kubernetes.client import JSON, STRATEGIC, Answer, Client, Pauses
 from kaisched.cluster.kubernetes.pods import (
     CONFLICT,
-    FORBIDDEN,
     GONE,
     Writers,
     is_passing,
     lacks_right,
+    may_pass,
     passing,
 )
 from kaisched.cluster.kubernetes.write_queue import Work
@@ -164,7 +164,7 @@ class ClaimApi:
             if part:
                 needs += f", and {verb} on resourceclaims/binding from Kubernetes 1.36"
             self.writers.log.error("claim_forbidden", answer=answer.text(), needs=needs)
-        if is_passing(answer) or answer.code in {CONFLICT, FORBIDDEN}:
+        if may_pass(answer) or answer.code == CONFLICT:
             if answer.code == CONFLICT and "UID" in answer.status().message:
                 raise ClaimGoneError
             if method == "POST" and answer.code == CONFLICT:

@@ -20,12 +20,12 @@ from kaisched.cluster.kubernetes.binder import (
 from kaisched.cluster.kubernetes.client import Answer, Pauses
 from kaisched.cluster.kubernetes.pods import (
     CONFLICT,
-    FORBIDDEN,
     GONE,
     Writers,
     is_passing,
     lacks_right,
     later_writer,
+    may_pass,
     passing,
     path_of,
 )
@@ -149,7 +149,7 @@ class LookupMaps:
         if lacks_right(answer):
             needs = f"{verb} on configmaps in namespace {key.partition('/')[0]}"
             self._writers.log.error("lookup_forbidden", answer=answer.text(), needs=needs)
-        if is_passing(answer) or answer.code in {CONFLICT, FORBIDDEN, GONE}:
+        if may_pass(answer) or answer.code in {CONFLICT, GONE}:
             raise PassingError(answer, f"ConfigMap {key}")
         raise StepFailedError(f"ConfigMap {key}: {answer.text()}")
 
@@ -235,7 +235,7 @@ class Maker:
         if lacks_right(answer):
             needs = f"{verb} on pods in namespace {labels.RESERVATION}"
             self.writers.log.error("reservation_forbidden", answer=answer.text(), needs=needs)
-        if is_passing(answer) or answer.code == FORBIDDEN:
+        if may_pass(answer):
             return PassingError(answer, "reservation pod")
         return StepFailedError(f"no reservation pod can be made: {answer.text()}")
 

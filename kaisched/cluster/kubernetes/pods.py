@@ -78,7 +78,7 @@ def passing(point: str) -> None:
 
 # -- what writers share, and requests about a pod --------------------------------------------------
 
-FORBIDDEN, GONE, CONFLICT, BUSY, SERVER_FAULT = 403, 404, 409, 429, 500
+UNAUTHORIZED, FORBIDDEN, GONE, CONFLICT, BUSY, SERVER_FAULT = 401, 403, 404, 409, 429, 500
 LEASE: Final = "kaisched.io/lease"
 LEADER: Final = "kaisched.io/leader"
 EPOCH: Final = "kaisched.io/leader-epoch"
@@ -140,10 +140,10 @@ class Writers:
         """Take back an eviction that has not happened and never will."""
         self.post(lambda store: store.refute_eviction(evict.pod, evict.uid))
 
-    def hold_back(self, bind: Bind) -> None:
-        """Take back a bind that failed, and hold its pod back for a while."""
-        now_s = monotonic_s()
-        self.post(lambda store: store.hold_back(bind.pod, now_s, bind.uid))
+    def hold_back(self, bind: Bind, why: str) -> None:
+        """Take back a bind that failed, and hold its pod back for a while; it is told why."""
+        now_s, text = monotonic_s(), f"it could not be bound to node {bind.node}: {why}"
+        self.post(lambda store: store.hold_back(bind.pod, now_s, bind.uid, text))
 
     def read(self, key: str, uid: str) -> Pod | None:
         """Read a pod and pass it to the store; return it, None if it is gone.
@@ -226,6 +226,15 @@ def lacks_right(answer: Answer) -> bool:
 def is_passing(answer: Answer) -> bool:
     """Tell whether the same request may succeed a little later."""
     return answer.code == BUSY or answer.code >= SERVER_FAULT
+
+
+def may_pass(answer: Answer) -> bool:
+    """Tell whether the same request may succeed without a change of what it is about.
+
+    So it is as well while our account or a right of it is missing. All else is an answer: quotas,
+    policies and other admission refuse just this object, however often it is sent.
+    """
+    return is_passing(answer) or answer.code == UNAUTHORIZED or lacks_right(answer)
 
 
 # -- one write of a status ------------------------------------------------------------------------

@@ -350,6 +350,7 @@ class Reporter:
         self._last_s = now_s
         self._queues(snapshot, result)
         self._jobs_that_wait(snapshot, result)
+        self._pods_held_back()
         self._groups_amounts(snapshot)
 
     # -- jobs that wait --------------------------------------------------------------------------
@@ -384,13 +385,24 @@ class Reporter:
         if self._store.members.is_silent(job):
             self._withdraw_pods(job)
             return
-        pods = {f"pods/{key}": uid for key, uid in self._store.pending_pods(job)}
+        held = self._store.facts.held_back
+        waiting = [it for it in self._store.pending_pods(job) if it[0] not in held]
+        pods = {f"pods/{key}": uid for key, uid in waiting}
         for key in self._pods.get(job, ()):
             if key not in pods:
                 self._desired.withdraw(POD, key)
         self._pods[job] = list(pods)
         for key, uid in pods.items():
             self._desired.set_desired(POD, key, (uid, message))
+
+    def _pods_held_back(self) -> None:
+        """Say of pods that could not be bound why; the jobs of most do not wait meanwhile."""
+        for key, why in self._store.facts.held_back.why.items():
+            pod, member = self._store.pods.get(key, (None, None))
+            is_silent = member is not None and self._store.members.is_silent(member.job)
+            if pod is not None and not is_silent:
+                text = f"{why}; it is tried again, more rarely each time"
+                self._desired.set_desired(POD, f"pods/{key}", (pod.uid, text[:MOST_MESSAGE]))
 
     def _message(self, record: DecisionRecord, advice: str | None = None) -> str:
         """Return why a job waits, and what would help, if that is known."""

@@ -371,6 +371,14 @@ class _Attempts(NamedTuple):
 _NEW: Final = _Attempts(-1e9)
 
 
+def _part_of(entry: Entry, seen: Seen, desired: Any) -> Any:
+    """Return what an object has of the part of its status that an entry is about."""
+    status = seen.status or {}
+    if entry.what == GROUP:
+        return status.get(_CONDITIONS)
+    return {part: status.get(part) for part in desired}
+
+
 class DesiredReports:
     """Compares desired with current statuses and writes the differences.
 
@@ -408,8 +416,12 @@ class DesiredReports:
         self._attempts: dict[Entry, _Attempts] = {}
         self._events: dict[str, tuple[Write, int]] = {}
         self._number = 0
-        self._has_shares = True
-        """False once the server dropped the shares of a queue: its definition has no such field."""
+        self._unkept: set[tuple[str, str]] = set()
+        """(Kind, part of the status) that the server has dropped: its definition has no such field.
+        """
+        self._vain: dict[Entry, tuple[Any, Any]] = {}
+        """Entries of which the server keeps less than was desired, and what it keeps: to write the
+        same once more would change nothing."""
         self._pauses = Pauses(most_s=_MOST_PAUSE_S)
         self._logged_s: dict[tuple[int, int], float] = {}
         """When refused writes were last logged, by part and answer."""
@@ -445,7 +457,7 @@ class DesiredReports:
         """Set the desired status of a part of an object, until it is set again or withdrawn."""
         entry = Entry(what, key)
         with self._lock:
-            if self._desired.get(entry) != desired and (self._has_shares or what != SHARES):
+            if self._desired.get(entry) != desired:
                 self._desired[entry] = desired
                 self._compare(entry, is_news=True)
 
@@ -457,6 +469,7 @@ class DesiredReports:
     def _withdraw(self, entry: Entry) -> None:
         self._desired.pop(entry, None)
         self._attempts.pop(entry, None)
+        self._vain.pop(entry, None)
         self._reported.discard(entry)
         self._box.settle(entry)
 
@@ -516,9 +529,15 @@ class DesiredReports:
             return for_pod(seen, desired, name, self._stamp())
         if seen is None or desired is None:
             return None
+        if self._vain.get(entry) == (desired, _part_of(entry, seen, desired)):
+            return None
         if kind == "queues":
-            return for_queue(seen, desired, name, self._stamp())
+            return for_queue(seen, self._kept("queues", desired), name, self._stamp())
         return self._for_group(entry, seen, name)
+
+    def _kept(self, kind: str, desired: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the parts of a status that the server's definition holds, as far as is known."""
+        return {part: it for part, it in desired.items() if (kind, part) not in self._unkept}
 
     def _for_group(self, entry: Entry, seen: Seen, name: str) -> Write | None:
         """Return the write of all that a pod group lacks, if the part asked about is included."""
@@ -532,10 +551,10 @@ class DesiredReports:
     def _lacking(self, key: str, seen: Seen) -> dict[str, Any]:
         """Return the parts of a pod group's status that differ from the desired ones."""
         current = seen.status or {}
-        desired: dict[str, Any] = dict(self._desired.get(Entry(AMOUNTS, key)) or {})
+        desired = self._kept("podgroups", self._desired.get(Entry(AMOUNTS, key)) or {})
         lacking = {part: it for part, it in desired.items() if not matches(current, {part: it})}
         word = self._desired.get(Entry(GROUP, key))
-        if word is not None:
+        if word is not None and ("podgroups", _CONDITIONS) not in self._unkept:
             entries = due_entries(current.get(_CONDITIONS, ()), word, self._stamp())
             if entries is not None:
                 lacking[_CONDITIONS] = entries
@@ -548,9 +567,9 @@ class DesiredReports:
         while (entry := self._box.take()) is not None:
             try:
                 with self._lock:
-                    write = self._next_write(entry)
+                    write, desired = self._next_write(entry), self._desired.get(entry)
                 if write is not None:
-                    self._write(entry, write)
+                    self._write(entry, write, desired)
                     return True
             except Exception:
                 self._box.put(entry, self._box.now() + _REFUSED_S)
@@ -567,7 +586,7 @@ class DesiredReports:
             self._settle(entry)
         return write
 
-    def _write(self, entry: Entry, write: Write) -> None:
+    def _write(self, entry: Entry, write: Write, desired: Any) -> None:
         passing("status.before_patch")
         is_event = entry.what == EVENT
         method, form = ("POST", JSON) if is_event else ("PATCH", write.content_type)
@@ -585,7 +604,7 @@ class DesiredReports:
             if is_event:
                 self._event_done(entry, write, answer)
             else:
-                self._done(entry, write, answer)
+                self._done(entry, write, desired, answer)
 
     def _event_done(self, entry: Entry, write: Write, answer: Answer) -> None:
         tries = self._events.pop(entry.key)[1] - 1
@@ -606,7 +625,7 @@ class DesiredReports:
             self._logged_s[sort] = now_s
             self._log.warning("report_refused", path=write.path, answer=answer.text())
 
-    def _done(self, entry: Entry, write: Write, answer: Answer) -> None:
+    def _done(self, entry: Entry, write: Write, desired: Any, answer: Answer) -> None:
         now_s, past = self._box.now(), self._attempts.get(entry, _NEW)
         if answer.is_done:
             self._counts.add("report", DONE)
@@ -616,12 +635,8 @@ class DesiredReports:
                 uid = write.body["metadata"]["uid"]
                 self._on_reported(entry.key.partition("/")[2], uid, write.message)
             self._box.settle(entry)  # the next write is a new one
-            if self._is_dropped(entry):
-                self._has_shares = False
-                self._log.info("shares_not_kept", fix="apply the Queue of deploy/crds")
-                for it in [it for it in self._desired if it.what == SHARES]:
-                    self._withdraw(it)
-            elif self._compose(entry) is None:
+            self._note_unkept(entry, write, desired)
+            if self._compose(entry) is None:
                 self._settle(entry)
             else:
                 self._box.put(entry, now_s + SETTLED_S)
@@ -645,13 +660,19 @@ class DesiredReports:
             self._log_refusal(entry, write, answer)
             self._box.put(entry, now_s + _REFUSED_S)
 
-    def _is_dropped(self, entry: Entry) -> bool:
-        """Tell whether the server keeps no share of queues, as by KAI-Scheduler's definition."""
+    def _note_unkept(self, entry: Entry, write: Write, desired: Any) -> None:
+        """Note what the server dropped of a status: by KAI-Scheduler's definitions some parts."""
         seen = self._seen.get(entry.key)
-        if entry.what != SHARES or seen is None:
-            return False
-        kept = seen.status or {}
-        return not any(kept.get(part) for part in self._desired.get(entry) or ())
+        if seen is None or entry.what == POD or self._desired.get(entry) is not desired:
+            return
+        kind, kept = entry.key.partition("/")[0], seen.status or {}
+        parts = [part for part, it in write.body["status"].items() if it and not kept.get(part)]
+        if parts:
+            self._unkept.update((kind, part) for part in parts)
+            fix = "apply deploy/crds"
+            self._log.warning("status_not_kept", kind=kind, parts=parts, fix=fix)
+        if self._compose(entry) is not None:
+            self._vain[entry] = desired, _part_of(entry, seen, desired)
 
     def _observe_answer(self, entry: Entry, answer: Answer) -> None:
         """Take in the object in the server's answer."""

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 from kaisched.core.claims.model import Ask, Claim, Identity, Site, Taken
 from kaisched.core.claims.offer import Offer
-from kaisched.core.claims.search import allocate, consumed_by, fits, tolerates_all
+from kaisched.core.claims.search import Steps, allocate, consumed_by, fits, tolerates_all
 from kaisched.core.claims.selectors import CelSelector, names_of
 from kaisched.core.claims.table import Holdings, portions_of
 
@@ -113,6 +113,7 @@ def pods_with(
     free: Holdings,
     most: int = MOST,
     further: Sequence[Claim] | None = None,
+    steps: Steps | None = None,
 ) -> int:
     """Take devices of a node for as many pods as find some, up to so many; return their number.
 
@@ -120,12 +121,13 @@ def pods_with(
 
     Raises:
         ClaimError: the claims cannot be allocated as things are.
+        StepsSpentError: the search is given up.
 
     """
     for number in range(most := min(most, MOST)):
         if number and further is not None:
             claims = further
-        found = allocate(offer, site, claims, selectors, free.taken) if claims else []
+        found = allocate(offer, site, claims, selectors, free.taken, steps) if claims else []
         if found is None:
             return number
         for it in found:
@@ -194,6 +196,30 @@ class Counted:
         if look not in self._at_look:
             self._at_look[look] = _places(self._offer, site, self.ask, self._expressions)
         return self._at_look[look]
+
+
+EVALUATIONS: Final = 256
+"""So many evaluations of selectors count as one try of the try limit."""
+MOST_EVALUATIONS: Final = 100_000
+"""Selectors of a claim that need more are not asked: it could not be told when they are done."""
+SEARCHED: Final = 16
+"""Claims whose devices have to be searched count as so many tries."""
+
+
+def evaluations_of(
+    offer: Offer, claims: Sequence[Claim], selectors: Mapping[str, CelSelector]
+) -> int:
+    """Return how many evaluations of selectors it takes, at most, to find devices for claims."""
+    asks = (ask for it in claims for request in it.requests for ask in request.options)
+    return offer.evaluations(
+        selectors[text] for text in {it for ask in asks for it in ask.selectors}
+    )
+
+
+def tries_of(offer: Offer, claims: Sequence[Claim], selectors: Mapping[str, CelSelector]) -> int:
+    """Return as how many tries it counts, at most, to find devices for claims on all nodes."""
+    number = min(evaluations_of(offer, claims, selectors), MOST_EVALUATIONS) // EVALUATIONS
+    return number + (0 if _plain(claims) is not None else SEARCHED)
 
 
 def counted(

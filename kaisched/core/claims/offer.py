@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from functools import cached_property
+from math import prod
+from typing import Any, Final
 
 from kaisched.core.claims.model import Ask, Device, Identity, Named, Place, Site, Slice, profile_of
-from kaisched.core.claims.selectors import DeviceClass
+from kaisched.core.claims.selectors import CelSelector, DeviceClass
 from kaisched.core.constraints import NodeTerm, Requirement
 
 # -- pools of a node -------------------------------------------------------------------------------
@@ -136,6 +138,8 @@ def _node_of(one: Slice, device: Device) -> str:
 
 _Key = tuple[str, str]
 """Driver and name of a pool."""
+_SORTS: Final = ("", "")
+"""Stands for the driver of a device, and whether claims share it: expressions may ask for both."""
 
 
 class Offer:
@@ -211,6 +215,38 @@ class Offer:
             number = self._number_of_look.setdefault((named, look), len(self._number_of_look))
             known[site.name] = number
         return number
+
+    @cached_property
+    def _values(self) -> tuple[int, dict[tuple[str, str], int]]:
+        """How many devices there are, and how many values each of their fields has."""
+        values: dict[tuple[str, str], set[Any]] = {}
+        devices = [it for each in self._slices.values() for one in each for it in one.devices]
+        for device in devices:
+            for name, value in device.attributes.items():
+                full = name if "/" in name else f"{device.driver}/{name}"
+                values.setdefault(("attributes", full), set()).add(value)
+            for name, capacity in device.capacities.items():
+                full = name if "/" in name else f"{device.driver}/{name}"
+                values.setdefault(("capacity", full), set()).add(capacity.value.nanos)
+        sorts = len({(it.driver, it.is_shared) for it in devices})
+        return len(devices), {**{key: len(it) + 1 for key, it in values.items()}, _SORTS: sorts}
+
+    def evaluations(self, selectors: Iterable[CelSelector]) -> int:
+        """Return as how many plain evaluations it counts, at most, to ask about all devices.
+
+        Devices that differ in nothing that is named are asked about once. What is known from
+        earlier cycles counts too, so that the same cycle is always the same.
+        """
+        devices, values = self._values
+        total = 0
+        for each in selectors:
+            kinds = devices
+            if each.named is not None:
+                kinds = min(
+                    devices, prod([values[_SORTS], *(values.get(it, 1) for it in each.named)])
+                )
+            total += kinds * each.weight
+        return total
 
     def nodes_of(self, devices: Iterable[Identity]) -> set[str]:
         """Return the nodes whose pools have some of these devices, of pools that are local."""

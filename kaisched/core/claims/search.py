@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from kaisched.core.claims.model import (
@@ -201,12 +202,24 @@ MOST_STEPS: Final = 50_000
 _EFFECTS: Final = ("NoSchedule", "NoExecute")
 
 
+class StepsSpentError(Exception):
+    """The searches for some claims have taken all the steps that they may."""
+
+
+@dataclass(slots=True)
+class Steps:
+    """How many steps the searches for some claims may still take, on all nodes together."""
+
+    left: int = MOST_STEPS + 1
+
+
 def allocate(
     offer: Offer,
     site: Site,
     claims: Sequence[Claim],
     selectors: Mapping[str, CelSelector],
     taken: Taken,
+    steps: Steps | None = None,
 ) -> list[Allocation] | None:
     """Return an allocation for each claim, or None if they cannot all be had on the node.
 
@@ -216,12 +229,15 @@ def allocate(
         claims: what the claims ask for.
         selectors: the expressions of the claims, by text.
         taken: what other claims have.
+        steps: how many this search and others may take; without, as many as one may.
 
     Raises:
         ClaimError: a class is missing, an expression fails, or the search is too long.
+        StepsSpentError: the searches together are.
 
     """
-    return Search(offer.pools(site), offer, site, claims, selectors, taken).run()
+    pools = offer.pools(site)
+    return Search(pools, offer, site, claims, selectors, taken, steps or Steps()).run()
 
 
 MOST_EASY: Final = 2
@@ -239,6 +255,7 @@ class Search:
         claims: Sequence[Claim],
         selectors: Mapping[str, CelSelector],
         taken: Taken,
+        steps: Steps,
     ) -> None:
         """Start with nothing chosen."""
         self._pools, self._site, self._claims = pools, site, claims
@@ -256,7 +273,7 @@ class Search:
         self._judges = [[Judge(it) for it in claim.constraints] for claim in claims]
         self._results: list[list[Result]] = [[] for _ in claims]
         self._options = [[0] * len(claim.requests) for claim in claims]
-        self._steps = 0
+        self._steps, self._together = 0, steps
 
     def run(self) -> list[Allocation] | None:
         """Search; the arguments and errors are those of :func:`allocate`."""
@@ -385,9 +402,7 @@ class Search:
     def _is_match(self, ask: Ask, row: int) -> bool:
         known = self._matched.get((id(ask), row))
         if known is None:
-            self._steps += 1
-            if self._steps > MOST_STEPS:
-                raise ClaimError(_too_long(ask))
+            self._step(ask)
             _, one, device = self._rows[row]
             known = self._matched[id(ask), row] = all(
                 it.matches(device) for it in self._expressions(ask)
@@ -401,11 +416,24 @@ class Search:
         of_class = self._classes[ask.class_name].selectors
         return [*of_class, *(self._selectors[text] for text in ask.selectors)]
 
-    def _take(self, claim: int, ask: Ask, row: int, *, is_needed: bool = False) -> bool:
-        """Choose a device for a request; tell whether it can be had."""
+    def _step(self, ask: Ask) -> None:
+        """Count a step.
+
+        Raises:
+            ClaimError: this search is too long.
+            StepsSpentError: the searches together are.
+
+        """
         self._steps += 1
+        self._together.left -= 1
         if self._steps > MOST_STEPS:
             raise ClaimError(_too_long(ask))
+        if self._together.left < 0:
+            raise StepsSpentError
+
+    def _take(self, claim: int, ask: Ask, row: int, *, is_needed: bool = False) -> bool:
+        """Choose a device for a request; tell whether it can be had."""
+        self._step(ask)
         pool, one, device = self._rows[row]
         consumed = consumed_by(ask, device)
         if (

@@ -48,6 +48,11 @@ _KEEPS: Final = re.compile(
 _GROWS: Final = re.compile(r"\+|\b(?P<squares>replace|join|format)\s*\(")
 _SQUARES: Final = 6
 """An operation that squares a text counts as so many that double it."""
+_MACRO: Final = re.compile(r"\b(?:all|exists|exists_one|existsOne|map|filter|transform\w*)\s*\(")
+_MOST_ROUNDS: Final = 10_000
+"""Rounds of macros after which the library gives an evaluation up."""
+_PLAIN: Final = 200
+"""Characters that count as one evaluation: it takes some microseconds."""
 _NO_SYNTAX: Final = re.compile(r"Syntax error|invalid [a-z ]*int literal")
 
 
@@ -61,6 +66,8 @@ class CelSelector:
         """Why the expression cannot be evaluated for any device; empty if it can."""
         self.is_syntax = True
         """Whether the expression may be right elsewhere, if it has a fault."""
+        self.weight = _weight_of(text)
+        """As how many plain evaluations one of the expression counts, at most."""
         self.named = _named_in(text)
         """The fields on which the answer depends; None for all."""
         self._answers: dict[tuple[Any, ...], bool | str] = {}
@@ -193,8 +200,7 @@ def _compiled(text: str) -> Any:
     """
     if len(text) > MOST_CHARACTERS:
         raise ClaimError(f"the expression is longer than {MOST_CHARACTERS:,} characters")
-    growth = sum(_SQUARES if it["squares"] else 1 for it in _GROWS.finditer(text))
-    if growth > MOST_GROWTH and _KEEPS.search(text):
+    if _growth_of(text) > MOST_GROWTH:
         raise ClaimError("a text or list in it could grow without end")
     if library() is None:
         raise ClaimError(MISSING)
@@ -202,6 +208,23 @@ def _compiled(text: str) -> Any:
         return _environment().compile(text)
     except RuntimeError as error:
         raise ClaimError(_plain(error)) from None
+
+
+def _growth_of(text: str) -> int:
+    """Return how often a value of an expression may be doubled."""
+    growth = sum(_SQUARES if it["squares"] else 1 for it in _GROWS.finditer(text))
+    return growth if _KEEPS.search(text) else 0
+
+
+def _weight_of(text: str) -> int:
+    """Return as how many plain evaluations one of an expression counts, at most.
+
+    Every round of a macro may read all of the text, and lists are no longer than that.
+    """
+    macros = len(_MACRO.findall(text))
+    rounds = min((len(text) // 2) ** min(macros, 3), _MOST_ROUNDS)
+    plain: int = -(-len(text) * max(rounds, 1) // _PLAIN)
+    return plain << min(_growth_of(text), MOST_GROWTH)
 
 
 def _named_in(text: str) -> Named:

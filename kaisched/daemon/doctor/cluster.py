@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
 import msgspec
 
+from kaisched.clock import HEADER_S, SKEW_WARN_S, date_s
 from kaisched.cluster.facts import STUCK_AFTER_S, is_overdue
 from kaisched.cluster.kubernetes.resources import (
     ALL,
@@ -53,11 +53,7 @@ if TYPE_CHECKING:
     from kaisched.usage.prometheus.queries import Fetched
     from kaisched.usage.settings import PrometheusSettings, UsageSettings
 
-SKEW_WARN_S: Final = 5.0
-"""Larger differences falsify ages and usage by more than a cycle or two."""
 SKEW_FAIL_S: Final = 60.0
-_HEADER_S: Final = 1.0
-"""Resolution of a Date header."""
 _ANONYMOUS: Final = "system:anonymous"
 _APPLY: Final = "kaisched config crds | kubectl apply --server-side -f -"
 
@@ -104,20 +100,19 @@ def clock(visit: Visit) -> Iterator[Finding]:
     before_s = visit.clock.now_s()
     answer = visit.client.call("GET", "/version")
     after_s = visit.clock.now_s()
-    try:
-        server_s = parsedate_to_datetime(answer.date).timestamp()
-    except (ValueError, TypeError, OverflowError):
+    server_s = date_s(answer.date)
+    if server_s is None:
         yield Finding("clock", "warn", "the server does not tell the time")
         return
     middle_s = (before_s + after_s) / 2
-    skew_s = server_s + _HEADER_S / 2 - middle_s
-    sure_s = max(abs(skew_s) - _HEADER_S / 2 - (after_s - before_s) / 2, 0.0)
+    skew_s = server_s + HEADER_S / 2 - middle_s
+    sure_s = max(abs(skew_s) - HEADER_S / 2 - (after_s - before_s) / 2, 0.0)
     if sure_s <= SKEW_WARN_S:
         yield Finding("clock", "ok", f"within {SKEW_WARN_S:.0f} s of the server's")
         return
     word = "behind" if skew_s > 0 else "ahead of"
     text = f"ours is {word} the server's by {abs(skew_s):.0f} s"
-    fix = "set both by NTP: ages, minimum runtimes and usage windows go by them"
+    fix = "set both by NTP: a scheduler here decides by the server's, and logs by ours"
     yield Finding("clock", "fail" if sure_s > SKEW_FAIL_S else "warn", text, fix)
 
 

@@ -9,16 +9,24 @@ from __future__ import annotations
 
 from collections import Counter
 from contextlib import contextmanager
+from functools import cached_property
 from itertools import compress
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 import numpy as np
 
 from kaisched.core.axis import ACTIVE_STATES, GPU, GPU_UNIT, TaskState
-from kaisched.core.claims.counting import MOST, counted, pods_with
+from kaisched.core.claims.counting import (
+    MOST,
+    MOST_EVALUATIONS,
+    counted,
+    evaluations_of,
+    pods_with,
+    tries_of,
+)
 from kaisched.core.claims.model import MOST_CONSUMERS, Allocation, Ask, Claim, ClaimError, Site
 from kaisched.core.claims.offer import matches
-from kaisched.core.claims.search import allocate
+from kaisched.core.claims.search import MOST_STEPS, Steps, StepsSpentError, allocate
 from kaisched.core.claims.table import ClaimTable, Held, Holdings, held_by
 from kaisched.core.refusals import Refusal
 from kaisched.framework.session.capacity import room_of
@@ -180,6 +188,8 @@ class DeviceRooms:
         """``(N,)`` by the fields that are named, the number of what the devices look like."""
         self.faults: dict[tuple[ClaimUse, ...], str] = {}
         """Why claims cannot be allocated at all."""
+        self._steps: dict[tuple[ClaimUse, ...], Steps] = {}
+        """How many steps the searches for them may still take in this cycle."""
 
     def get(self, uses: tuple[ClaimUse, ...]) -> Room | None:
         """Return the room for pods with such claims, if it was asked about."""
@@ -216,15 +226,26 @@ class DeviceRooms:
         """
         room, (now, later) = self.made(uses), books
         table = self._table
+        needed = evaluations_of(table.offer, wanted.first, table.selectors)
+        if needed > MOST_EVALUATIONS:
+            self.faults[uses] = (
+                f"its selectors may need {needed:,} evaluations with the devices that there are, of"
+                f" at most {MOST_EVALUATIONS:,}: shorten them, or name fewer attributes"
+            )
+            return
+        steps = self._steps.setdefault(uses, Steps(self._most_steps))
         is_plain = missing and table.offer.is_local and wanted.further is None
         count = counted(table.offer, wanted.first, table.selectors) if is_plain else None
         try:
-            self._fill(room.now, missing, wanted, now, count, fits)
+            self._fill(room.now, missing, wanted, now, count, fits, steps)
             if later is None:
                 room.later[missing] = room.now[missing]
             else:
-                self._fill(room.later, missing, wanted, later, count, fits)
+                self._fill(room.later, missing, wanted, later, count, fits, steps)
             self.faults.pop(uses, None)
+            if steps.left < 0 and not (room.now > 0).any():
+                text = f"the search for its devices took more than {self._most_steps:,} steps"
+                self.faults[uses] = f"{text} on the nodes that were looked at"
         except ClaimError as error:
             self.faults[uses] = str(error)
 
@@ -236,6 +257,7 @@ class DeviceRooms:
         book: Holdings,
         count: Counted | None,
         fits: IntVec | None,
+        steps: Steps,
     ) -> None:
         offer, selectors = self._table.offer, self._table.selectors
         if count is not None and len(missing) > _MANY and not count.is_of_parts:
@@ -250,13 +272,26 @@ class DeviceRooms:
             if number is None:
                 most = MOST if mine is None or fits is None else int(fits[row])
                 free = book.copy() if mine is None or not most else mine
-                if wanted.further == []:
-                    number = _ANY * pods_with(offer, site, wanted.first, selectors, free, 1)
-                else:
+                is_one = wanted.further == []
+                further, most = (None, 1) if is_one else (wanted.further, most or MOST)
+                try:
                     number = pods_with(
-                        offer, site, wanted.first, selectors, free, most or MOST, wanted.further
+                        offer, site, wanted.first, selectors, free, most, further, steps
                     )
+                except StepsSpentError:
+                    number = 0
+                number *= _ANY if is_one else 1
             column[row] = number
+
+    @cached_property
+    def _most_steps(self) -> int:
+        """How many steps the searches for some claims may take on all nodes together.
+
+        As many as one search may, and as many as it takes where nothing stands in the way: for a
+        pod for each device of a node to look at each.
+        """
+        sizes = (len(self._table.offer.identities(site)) for site in self._sites)
+        return MOST_STEPS + sum(2 * size * size for size in sizes)
 
     def _fill_alike(
         self, column: IntVec, missing: list[int], book: Holdings, count: Counted
@@ -367,6 +402,11 @@ class Devices:
         """By task, the claims that are allocated with it."""
         self._given: Given = {}
         """By task, what its claims get while tasks are placed :meth:`together`."""
+
+    def tries_of(self, shape: int) -> int:
+        """Return as how many tries it counts to find devices for pods of a shape; 0 for none."""
+        specs = [self._table.specs[it.spec] for it in self._open(self._constraints[shape].claims)]
+        return tries_of(self._table.offer, specs, self._table.selectors) if specs else 0
 
     # -- who has which ----------------------------------------------------------------------------
 

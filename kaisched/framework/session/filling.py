@@ -72,8 +72,8 @@ class ShapePlan:
         """The part of the codes that no move of devices changes, as plugins have answered."""
         self.one_of: CodeVec | None = None
         """``(N,)`` the codes before one node was left to pods that share a claim; else None."""
-        self.judged = 0
-        """How many of the capacity's touched rows the bound has taken in."""
+        self.judged = -1
+        """How many of the capacity's touched rows the bound has taken in; -1 before it is asked."""
         self.moves = 0
         """How many moves of devices the codes include."""
         self.bound: IntVec | None = None

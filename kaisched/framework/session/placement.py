@@ -308,11 +308,21 @@ class Placement:
 
     def plan(self, shape: int) -> ShapePlan:
         """Return the shape's plan, after asking its filter."""
+        plan = self._planned(shape)
+        if plan.judged < 0:
+            self._judge(plan)
+        elif self._devices is not None:
+            self._refresh(plan)
+        return plan
+
+    def filtered(self, shape: int) -> CodeVec | None:
+        """``(N,)`` what the plugins' filters alone answer: devices and bounds are left out."""
+        return self._planned(shape).filtered
+
+    def _planned(self, shape: int) -> ShapePlan:
         plan = self._here.get(shape)
         if plan is None:
             plan = self._here[shape] = self._made(shape)
-        if self._devices is not None:
-            self._refresh(plan)
         return plan
 
     def _made(self, shape: int) -> ShapePlan:
@@ -326,14 +336,12 @@ class Placement:
         plan = ShapePlan(shape, whole)
         filtered = 0 if whole.filtered is None else whole.filtered
         plan.filtered = plan.codes = np.where(nodes, filtered, _OUTSIDE)
-        self._judge(plan)
         return plan
 
     def _filter(self, plan: ShapePlan) -> None:
         """Ask where pods of a shape may go."""
         codes = self._ask.node_filter(self._session, plan.shape, self._rows)
         plan.filtered = plan.codes = codes if codes is not None and codes.any() else None
-        self._judge(plan)
 
     def _judge(self, plan: ShapePlan) -> None:
         """Add what bounds and devices say to what the plugins' filters have answered."""
@@ -497,6 +505,8 @@ class Placement:
         known = stale[0].tolist() if len(stale[0]) else list(self._plans)
         for plan in [self._plans[shape] for shape in known if shape in self._plans]:
             self._filter(plan)
+            if plan.judged >= 0:
+                self._judge(plan)
             plan.mask, plan.score = Mask(), None
             for plans in self._plans_within.values():
                 plans.pop(plan.shape, None)

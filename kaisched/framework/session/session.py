@@ -434,7 +434,7 @@ class Session:
         """
         # Never too low: who is above it is not tried until nodes change. So cards, devices and
         # bounds of plugins are left out; a node is out only for what no other work lifts.
-        codes = self.placement.plan(shape).codes
+        codes = self.placement.filtered(shape)
         allowed = None if codes is None else ~np.isin(codes, lasting_codes())
         return room_of(self.nodes.allocatable, self.shapes.request[:, shape], allowed)
 

@@ -40,16 +40,23 @@ def test_every_command_has_help(run):
 
 
 def test_without_a_command_the_help_is_shown(run):
-    assert run()[1] == run("--help")[1]
+    code, out, _ = run("--help")
+    assert code == 0
+    assert run()[1] == out
 
 
 @pytest.mark.parametrize("name", ["explain", "config", "plugins", "snapshot"])
 def test_a_group_of_commands_alone_shows_its_help(run, name):
-    assert run(name) == run(name, "--help")
+    code, out, err = run(name)
+    assert (code, err) == (0, "")
+    assert f"kaisched {name}" in out
+    assert (code, out, err) == run(name, "--help")
 
 
 def test_the_version_is_an_option_too(run):
-    assert run("--version") == run("version")
+    told = run("--version")
+    assert told[0] == 0
+    assert told == run("version")
 
 
 @pytest.mark.parametrize(

@@ -30,6 +30,7 @@ LINES = [
 @pytest.mark.parametrize("line", LINES, ids=" ".join)
 def test_a_running_scheduler_says_what_the_files_say(run, crowd, url, line):
     code, out, err = run(*line, "--server", url)
+    assert code == 0
     assert (code, out) == run(*line, "-f", crowd)[:2]
     assert err == f"kaisched: this is what the scheduler at {url} says\n"
 
@@ -92,6 +93,7 @@ def test_what_is_wrong_is_one_line(run, crowd, url, line, code, said):
 def test_a_scheduler_of_this_machine_is_found_and_named(run, url, monkeypatch):
     monkeypatch.setattr(live, "NEAR", url)
     code, out, err = run("queue", "ls")
+    assert code == 0
     assert (code, out) == run("queue", "ls", "--server", url)[:2]
     assert err == f"kaisched: this is what the scheduler at {url} says\n"
     monkeypatch.setattr(live, "NEAR", "http://127.0.0.1:9")

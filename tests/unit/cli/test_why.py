@@ -163,7 +163,9 @@ def test_a_snapshot_answers_what_the_files_do(run, crowd, tmp_path):
     assert run("snapshot", "take", file, "-f", crowd)[0] == 0
     for line in (("why", "a-2"), ("queue", "ls"), ("queue", "show", "a")):
         for form in ((), ("-o", "json")):
-            assert run(*line, "--snapshot", file, *form) == run(*line, "-f", crowd, *form)
+            told = run(*line, "--snapshot", file, *form)
+            assert told[0] == 0
+            assert told == run(*line, "-f", crowd, *form)
     code, _, err = run("why", "a-2", "--snapshot", file, "-f", crowd)
     assert (code, "name several sources" in err) == (2, True)
 
@@ -371,12 +373,15 @@ def test_a_snapshot_is_answered_by_the_shard_that_is_named(run, crowd, tmp_path,
     assert run("snapshot", "take", file, "-f", crowd)[0] == 0
     own = run(*line, "--snapshot", file)
     other = run(*line, "--snapshot", file, "--shard", shard)
+    assert (own[0], other[0]) == (0, 0)
     assert other == run(*line, "-f", crowd, "--shard", shard)
     assert other[1] != own[1]
 
 
 def test_a_namespace_may_be_an_option_as_of_kubectl(run, crowd):
-    assert run("why", "a-1", "-n", "team", "-f", crowd) == run("why", "team/a-1", "-f", crowd)
+    told = run("why", "a-1", "-n", "team", "-f", crowd)
+    assert told[0] == 0
+    assert told == run("why", "team/a-1", "-f", crowd)
     assert run("why", "pod/a-1", "-n", "team", "-f", crowd) == run(
         "why", "Pod team/a-1", "-f", crowd
     )
@@ -386,4 +391,6 @@ def test_a_namespace_may_be_an_option_as_of_kubectl(run, crowd):
 
 
 def test_the_tree_is_the_list_under_another_name(run, crowd):
-    assert run("queue", "tree", "-f", crowd) == run("queue", "ls", "-f", crowd)
+    told = run("queue", "tree", "-f", crowd)
+    assert told[0] == 0
+    assert told == run("queue", "ls", "-f", crowd)

@@ -254,3 +254,14 @@ def test_too_many_rows_for_one_key_are_ordered_all_the_same(monkeypatch):
     expected = _largest_first(*args).tolist()
     monkeypatch.setattr(fairshare, "_KEY_BITS", 8)
     assert _largest_first(*args).tolist() == expected == [1, 0, 3, 4, 2]
+
+
+@pytest.mark.parametrize("count", [1, 2])
+@pytest.mark.parametrize(("parts", "order"), [(0.98, [1, 0]), (0.49, [0, 1]), (0.0, [0, 1])])
+def test_fractions_a_millionth_apart_differ_and_closer_ones_are_a_tie_of_the_older(
+    count, parts, order
+):
+    """In steps of 2**-20: a younger queue that is owed so much more comes first (R8)."""
+    contest = np.zeros(2, np.int64)
+    missed = np.array([0.5, 0.5 + parts * 2.0**-20])
+    assert _largest_first(contest, missed, count).tolist() == order

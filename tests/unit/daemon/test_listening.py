@@ -146,7 +146,7 @@ def test_who_drips_is_dropped_when_its_time_is_over(serving, log):
 
 @pytest.mark.fault("I128")
 def test_who_does_not_take_the_answer_is_dropped_too(serving, log):
-    lazy = connect(serving(whole_s=1.0), b"GET /huge HTTP/1.1\r\nHost: x\r\n\r\n")
+    lazy = connect(serving(whole_s=1.0), b"GET /huge HTTP/1.1\r\nHost: localhost\r\n\r\n")
     until(lambda: reasons(log).get("late") == 1)
     assert len(heard(lazy)) < len(HUGE)
 
@@ -162,7 +162,7 @@ def test_a_crowd_costs_its_own_oldest_and_locks_nobody_out(server, log):
     assert get(server, "/livez") == (200, "ok\n")
     assert heard(crowd[0]) == b""
     until(lambda: reasons(log).get("crowded") == 1)
-    crowd[-1].sendall(b"vez HTTP/1.1\r\nHost: x\r\n\r\n")
+    crowd[-1].sendall(b"vez HTTP/1.1\r\nHost: localhost\r\n\r\n")
     assert heard(crowd[-1]).endswith(b"ok\n")
     for sock in crowd:
         sock.close()
@@ -172,17 +172,17 @@ def test_a_crowd_costs_its_own_oldest_and_locks_nobody_out(server, log):
 @pytest.mark.parametrize(
     ("said", "status", "reason"),
     [
-        (b"GET http://[::1 HTTP/1.1\r\nHost: x\r\n\r\n", b"400", "malformed"),
+        (b"GET http://[::1 HTTP/1.1\r\nHost: localhost\r\n\r\n", b"400", "malformed"),
         (b"\x16\x03\x01\x02\x00\r\n\r\n", b"400", "malformed"),
         (b"GET /livez\r\n\r\n", b"400", "malformed"),
         (b"GET /livez HTTP/2.0\r\n\r\n", b"400", "malformed"),
         (b"GET /livez HTTP/1.1\r\nno colon\r\n\r\n", b"400", "malformed"),
         (
-            b"GET /livez?" + b"&".join([b"a"] * 40) + b" HTTP/1.1\r\nHost: x\r\n\r\n",
+            b"GET /livez?" + b"&".join([b"a"] * 40) + b" HTTP/1.1\r\nHost: localhost\r\n\r\n",
             b"400",
             "malformed",
         ),
-        (b"POST /livez HTTP/1.1\r\nHost: x\r\n\r\n", b"405", "method"),
+        (b"POST /livez HTTP/1.1\r\nHost: localhost\r\n\r\n", b"405", "method"),
         (b"GET /" + b"a" * 600, b"431", "too_long"),
     ],
 )
@@ -194,7 +194,7 @@ def test_what_is_no_request_is_refused_and_counted(server, log, said, status, re
 @pytest.mark.fault("I128")
 def test_who_drops_the_line_is_a_number_in_one_line(server, log, gate, capfd):
     for _ in range(5):
-        connect(server, b"GET /slow HTTP/1.1\r\nHost: x\r\n\r\n").close()
+        connect(server, b"GET /slow HTTP/1.1\r\nHost: localhost\r\n\r\n").close()
         connect(server, b"GE").close()
     until(lambda: reasons(log).get("gone", 0) >= 5)
     gate.set()
@@ -231,7 +231,7 @@ def test_probes_wait_for_the_scheduler_only_once_it_has_said_nothing_for_a_while
             assert get(server, f"/livez{query}")[0] == 200
             return
         time.sleep(fresh_s)
-        late = connect(server, f"GET /livez{query} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+        late = connect(server, f"GET /livez{query} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
         late.settimeout(0.1)
         with pytest.raises(TimeoutError):
             late.recv(1)
@@ -250,12 +250,13 @@ def test_equal_questions_are_asked_once(server, asked, gate):
     crowd = [
         connect(
             server,
-            f"GET /slow?shard=a&x={at} HTTP/1.1\r\nHost: x\r\nAccept: text/a\r\n\r\n".encode(),
+            f"GET /slow?shard=a&x={at} HTTP/1.1\r\nHost: localhost\r\n"
+            "Accept: text/a\r\n\r\n".encode(),
         )
         for at in range(10)
     ]
     until(lambda: len(asked) == 1)
-    other = connect(server, b"GET /slow?shard=b&verbose=7 HTTP/1.1\r\nHost: x\r\n\r\n")
+    other = connect(server, b"GET /slow?shard=b&verbose=7 HTTP/1.1\r\nHost: localhost\r\n\r\n")
     until(lambda: len(asked) == 2)
     gate.set()
     assert all(heard(sock).endswith(b"slow\n") for sock in [*crowd, other])
@@ -280,7 +281,7 @@ def test_a_page_that_fails_costs_one_line_however_often_it_is_asked_for(log):
 
 
 def test_a_server_ends_at_once_though_a_page_is_being_made(asked, made, server):
-    waiting = connect(server, b"GET /slow HTTP/1.1\r\nHost: x\r\n\r\n")
+    waiting = connect(server, b"GET /slow HTTP/1.1\r\nHost: localhost\r\n\r\n")
     until(lambda: asked)
     server.close()
     assert made == []
@@ -349,7 +350,7 @@ def test_a_stream_gets_what_is_pushed_and_is_one_of_a_few(log):
     reading = threading.Event()
     server = Server([listener])
     try:
-        stream = connect(server, b"GET /changes HTTP/1.1\r\nHost: x\r\n\r\n")
+        stream = connect(server, b"GET /changes HTTP/1.1\r\nHost: localhost\r\n\r\n")
         found = b""
         while b"second" not in found or b":\n\n" not in found:
             found += stream.recv(1 << 16)
@@ -367,7 +368,8 @@ def test_threads_are_those_that_were_asked_for(server, gate):
     assert get(server, "/livez") == (200, "ok\n")
     before = threading.active_count()
     crowd = [
-        connect(server, b"GET /slow HTTP/1.1\r\nHost: x\r\n\r\n") for _ in range(LIMITS.connections)
+        connect(server, b"GET /slow HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        for _ in range(LIMITS.connections)
     ]
     time.sleep(0.1)
     assert threading.active_count() == before
@@ -413,7 +415,7 @@ def test_pages_are_served_by_https_and_a_new_certificate_is_taken_up(tmp_path, l
     )
     try:
         assert secure_get(server, tls) == (200, "ok\n")
-        assert heard(connect(server, b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n")) == b""
+        assert heard(connect(server, b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n")) == b""
         silent = connect(hasty)
         assert heard(silent) == b""
         until(lambda: reasons(log).get("handshake") and reasons(log).get("late"))

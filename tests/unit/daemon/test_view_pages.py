@@ -16,11 +16,11 @@ from kaisched.daemon.access import (
     MOST_REVIEWS,
     Reviews,
     TooManyQueuesError,
-    local_access,
+    open_access,
     reviewed_access,
 )
 from kaisched.daemon.http_server import Server
-from kaisched.daemon.http_wire import Page, Request
+from kaisched.daemon.http_wire import Request, is_known_host
 from kaisched.daemon.loop import Loop
 from kaisched.daemon.view_pages import AHEAD_S, Pacer, ViewPages, view_listener
 from kaisched.engine.policy import default_policy
@@ -29,7 +29,6 @@ from kaisched.telemetry.metrics import CycleCollector
 from kaisched.testing.builder import ClusterBuilder
 from kaisched.view.api import ENDPOINTS
 from kaisched.view.publisher import Publisher
-from kaisched.view.reading import ALL, Sight
 from tests.unit.daemon.test_loop import StoreCluster
 from tests.waiting import PATIENCE_S, until
 
@@ -128,7 +127,7 @@ def test_a_wrong_request_is_told_what_is_wrong(server, path, status, said):
 
 
 def test_a_page_from_elsewhere_gets_nothing(server):
-    assert get(server, "/api/v1/jobs", Host="evil.example")[0] == 403
+    assert get(server, "/api/v1/jobs", Host="evil.example")[0] == 421
 
 
 @pytest.mark.parametrize(
@@ -265,13 +264,13 @@ def test_an_earlier_cycle_of_a_simulation_is_looked_at():
 
 
 def test_a_process_without_a_shard_has_no_view():
-    pages = ViewPages(list, local_access)
+    pages = ViewPages(list, open_access)
     page = pages.pages["/api/v1/"].make(Request({}, "", "localhost", "/api/v1/queues"))
     assert (page.status, b"leads no shard" in page.body) == (503, True)
 
 
 def test_before_the_first_cycle_there_is_no_view():
-    pages = ViewPages(lambda: [Publisher("default")], local_access)
+    pages = ViewPages(lambda: [Publisher("default")], open_access)
     page = pages.pages["/api/v1/"].make(Request({}, "", "localhost", "/api/v1/queues"))
     assert page.status == 503
     assert b"no cycle has ended yet" in page.body
@@ -299,9 +298,12 @@ class Reviewing:
         self.asked.append(body)
         if body["kind"] == "TokenReview":
             name = body["spec"]["token"]
-            status = {"authenticated": name in {"all", "anna", "bob"}, "user": {"username": name}}
+            known = {"all", "anna", "bob", "carl"}
+            status = {"authenticated": name in known, "user": {"username": name}}
+        elif "nonResourceAttributes" in (spec := body["spec"]):
+            assert spec["nonResourceAttributes"] == {"path": "/kaisched/view", "verb": "get"}
+            status = {"allowed": spec["user"] != "carl"}
         else:
-            spec = body["spec"]
             asked = spec["resourceAttributes"]
             assert (asked["group"], asked["resource"], asked["verb"]) == (
                 "scheduling.run.ai",
@@ -333,7 +335,8 @@ def test_a_user_sees_the_jobs_of_queues_that_it_may_get(api):
     )
 
 
-@pytest.mark.parametrize(("token", "status"), [("", 401), ("stranger", 401)])
+@pytest.mark.fault("I141")
+@pytest.mark.parametrize(("token", "status"), [("", 401), ("stranger", 401), ("carl", 403)])
 def test_a_stranger_sees_nothing(api, token, status):
     assert sight(reviewed_access(Reviews(api)), token).status == status
 
@@ -349,10 +352,10 @@ def test_an_answer_counts_for_some_seconds_only(api):
     access = reviewed_access(Reviews(api, lambda: now_s[0]))
     for _ in range(3):
         sight(access, "anna").sees("a")
-    assert len(api.asked) == 3  # the token, all queues, queue a
+    assert len(api.asked) == 4  # the token, the view, all queues, queue a
     now_s[0] = 11.0
     sight(access, "anna").sees("a")
-    assert len(api.asked) == 6
+    assert len(api.asked) == 8
 
 
 def request_of(path, query=None, token="anna"):
@@ -396,8 +399,28 @@ def test_a_cluster_in_memory_shows_nothing_to_strangers():
     assert caught.value.path == "view.authentication"
 
 
-def test_all_is_seen_on_loopback_only_by_name_of_this_machine():
-    assert local_access(Request({}, "", "localhost:8083")) is ALL
-    assert isinstance(local_access(Request({}, "", "10.0.0.1:8083")), Page)
-    assert not isinstance(ALL, Page)
-    assert isinstance(ALL, Sight)
+@pytest.mark.fault("I141")
+@pytest.mark.parametrize(
+    ("host", "on_loopback", "elsewhere"),
+    [
+        ("localhost:8083", True, True),
+        ("LOCALHOST", True, True),
+        ("127.0.0.1:8083", True, True),
+        ("[::1]:8083", True, True),
+        ("10.0.0.1:8083", True, True),
+        ("gpus.example.com", True, True),  # by the setting
+        ("kaisched-view:8083", False, True),
+        ("kaisched-view.kaisched.svc:8083", False, True),
+        ("kaisched-view.kaisched.svc.cluster.local", False, True),
+        ("evil.example", False, False),
+        ("evil.svc.example:8083", False, False),
+        ("localhost.evil.example", False, False),
+        ("10.0.0.1.evil.example", False, False),
+        ("", False, False),
+        (":8083", False, False),
+    ],
+)
+def test_a_listener_is_called_by_its_own_names_only(host, on_loopback, elsewhere):
+    for is_on_loopback, expected in ((True, on_loopback), (False, elsewhere)):
+        found = is_known_host(host, ("gpus.example.com",), is_on_loopback=is_on_loopback)
+        assert found == expected

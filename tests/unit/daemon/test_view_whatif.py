@@ -8,7 +8,7 @@ import pytest
 
 from kaisched.cli.app import run_line
 from kaisched.daemon import view_whatif
-from kaisched.daemon.access import local_access
+from kaisched.daemon.access import open_access
 from kaisched.daemon.http_wire import Request
 from kaisched.daemon.view_pages import ViewPages
 from kaisched.daemon.view_whatif import KEPT_S, Whatif
@@ -97,7 +97,7 @@ def test_one_is_tried_at_a_time(shard, monkeypatch):
 
 
 def test_without_recordings_it_is_off():
-    pages = ViewPages(list, local_access).pages
+    pages = ViewPages(list, open_access).pages
     page = pages["/api/v1/whatif"].make(Request({}, "", "localhost", "/api/v1/whatif"))
     assert json.loads(page.body)["enabled"] is False
 

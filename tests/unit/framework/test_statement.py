@@ -201,3 +201,43 @@ def test_amounts_of_a_gang_tree_are_counted_by_pod_set():
     opened.statement().allocate(1, 0)
     assert opened.ledger.podset_active.tolist() == [0, 1]
     assert opened.ledger.podset_pending.tolist() == [1, 0]
+
+
+@pytest.mark.parametrize("is_at_once", [False, True])
+def test_plugins_hear_of_every_move_that_is_taken_back(is_at_once):
+    """A filter that counts pods would else keep nodes closed for pods that are not there."""
+    seen = {}
+
+    def moved(task, node, sign, **_):
+        for move in zip(task.tolist(), node.tolist(), strict=True):
+            seen[move] = seen.get(move, 0) + sign
+
+    opened = waiting(plugin(on_moves=moved), nodes=(4, 4))
+    statement = opened.statement()
+    if is_at_once:
+        statement.place(np.array([0, 1]), np.array([0, 1]), 0)
+    else:
+        statement.allocate(0, 0)
+        statement.pipeline(1, 1)
+    mark = statement.checkpoint()
+    statement.allocate(2, 1)
+    assert seen == {(0, 0): 1, (1, 1): 1, (2, 1): 1}
+    statement.rollback(mark)
+    assert seen == {(0, 0): 1, (1, 1): 1, (2, 1): 0}
+    statement.rollback()
+    assert set(seen.values()) == {0}
+
+
+def test_plugins_hear_of_evictions_that_are_taken_back():
+    seen = {}
+
+    def moved(task, node, sign, **_):
+        for move in zip(task.tolist(), node.tolist(), strict=True):
+            seen[move] = seen.get(move, 0) + sign
+
+    opened = running(plugin(on_moves=moved))
+    statement = opened.statement()
+    statement.evict(TASK)
+    assert seen == {(TASK, 0): -1}
+    statement.rollback()
+    assert seen == {(TASK, 0): 0}

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from kaisched.clock import ManualClock
-from kaisched.daemon.access import local_access
+from kaisched.daemon.access import open_access
 from kaisched.daemon.http_wire import Request
 from kaisched.daemon.view_pages import Pacer, ViewPages
 from kaisched.engine.planning import PlannedShards
@@ -42,7 +42,7 @@ class Process:
             Publisher(it.metadata.name, pool=it.spec.partition_label_value) for it in shards
         ]
         no_rest = Pacer(ManualClock(0.0))
-        pages = ViewPages(lambda: self.publishers, local_access, no_rest).pages
+        pages = ViewPages(lambda: self.publishers, open_access, no_rest).pages
         self._page = pages["/api/v1/"]
         self.load(*objects)
 

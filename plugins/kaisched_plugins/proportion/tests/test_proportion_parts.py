@@ -6,6 +6,7 @@ from kaisched.engine.policy import default_policy
 from kaisched.framework.cycle import run_cycle
 from kaisched.framework.memory import Memory
 from kaisched.testing import ClusterBuilder
+from kaisched_plugins.proportion.reclaim import floors_of, undershoots
 
 
 @pytest.mark.fault("I136")
@@ -29,3 +30,19 @@ def decide(quota):
     builder.job("thin", queue="mine", gpu=0.1, cards=8, running={"n0": 1}, on_cards=[cards])
     snapshot = builder.job("v", queue="team", gpu=1).store().snapshot()
     return run_cycle(snapshot, None, default_policy(), 1000.0, Memory())[0]
+
+
+@pytest.mark.parametrize(
+    ("has", "loses", "is_below"),
+    [
+        (9, 1, False),
+        (9, 2, True),
+        (8, 0, False),
+        (8, 1, True),  # it is exactly at its quota, and must keep it
+        (7, 1, False),  # it is below already, and may lose more
+    ],
+)
+def test_a_queue_that_reaches_its_quota_may_not_lose_so_much_that_it_is_below(has, loses, is_below):
+    """R21, on plain numbers: a quota of 8."""
+    floors = floors_of([has], [(0, 8)])
+    assert undershoots([has], floors, [loses]) == is_below

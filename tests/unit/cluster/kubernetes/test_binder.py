@@ -25,7 +25,8 @@ class Store:
 
     refute_eviction = refute_bind
 
-    def hold_back(self, key, now_s, uid):
+    def hold_back(self, key, now_s, uid, why):
+        assert why.startswith("it could not be bound to node n0: ")
         self.held_back.append(key)
         self.refute_bind(key, uid)
 
@@ -125,34 +126,59 @@ def test_a07_the_server_says_how_long_to_wait(work, server):
     assert work("p").send() >= 7.0
 
 
+def answering(writers, monkeypatch, code, message):
+    """Let the server answer every request with a refusal."""
+    answer = Answer(code, msgspec.json.encode({"code": code, "message": message}))
+    monkeypatch.setattr(writers.client, "call", lambda *_, **__: answer)
+
+
+def test_who_lacks_a_right_is_told_to_get_it_and_tries_again(work, writers, news, monkeypatch):
+    message = (
+        'pods "p" is forbidden: User "ann" cannot create resource "pods/binding" in API group ""'
+        ' in the namespace "default"'
+    )
+    binding = work("p")
+    answering(writers, monkeypatch, 403, message)
+    with capture_logs() as logs:
+        assert binding.send() > 0
+    told = {"event": "bind_forbidden", "needs": "create on pods/binding"}
+    assert logs == [{"log_level": "error", "answer": f"403 : {message}", **told}]
+    assert held_back(news) == []
+
+
+@pytest.mark.fault("I138")
 @pytest.mark.parametrize(
-    ("message", "told"),
+    ("code", "message"),
     [
         (
-            (
-                'pods "p" is forbidden: User "ann" cannot create resource "pods/binding" in'
-                ' API group "" in the namespace "default"'
-            ),
-            {"event": "bind_forbidden", "needs": "create on pods/binding"},
-        ),
-        (
+            403,
             (
                 "pods \"p\" is forbidden: ValidatingAdmissionPolicy 'kaisched-fence' with binding"
                 " 'kaisched-fence' denied request: not the leader"
             ),
-            {"event": "bind_refused", "pod": "default/p", "node": "n0"},
         ),
+        (422, "ValidatingAdmissionPolicy 'no-rush' with binding 'x' denied request: not today"),
+        (400, "the webhook is wrong"),
     ],
 )
-def test_only_who_lacks_a_right_is_told_to_get_it(work, writers, monkeypatch, message, told):
-    binding = work("p")
-    answer = Answer(403, msgspec.json.encode({"code": 403, "message": message}))
-    monkeypatch.setattr(writers.client, "call", lambda *_, **__: answer)
+def test_a_bind_that_admission_refuses_gives_its_room_back_at_once(
+    work, writers, news, monkeypatch, code, message
+):
+    gang = GangBinds("default/g")
+    binding, other = work("p", gang), work("q", gang)
+    answering(writers, monkeypatch, code, message)
     with capture_logs() as logs:
-        assert binding.send() > 0
-    (line,) = logs
-    expected = {"log_level": "error", "answer": f"403 : {message}", **told}
-    assert line == expected
+        assert binding.send() is None
+    assert [(it["event"], it["why"]) for it in logs] == [("bind_failed", f"{code} : {message}")]
+    assert held_back(news) == ["default/p"]
+    assert other.send() is None  # the rest of its gang is not begun, and not held back
+    assert (refuted(news), held_back(news)) == (["default/p", "default/q"], ["default/p"])
+
+
+@pytest.mark.fault("A7")
+def test_a_server_that_asks_for_a_day_does_not_get_it(work, server):
+    server.faults.add(Fault("status", subresource="binding", code=429, retry_after_s=86400))
+    assert work("p").send() == 30.0
 
 
 @pytest.mark.fault("A10")

@@ -118,11 +118,19 @@ def test_labels_that_others_have_written_stay(maps, ask):
 @pytest.mark.parametrize("verb", ["create", "get", "update"])
 def test_what_may_pass_is_tried_again(maps, server, verb):
     maps().write(["GPU-1"])
-    for code in (403, 409, 429, 500) if verb != "create" else (403, 429, 500):
+    for code in (401, 409, 429, 500) if verb != "create" else (401, 429, 500):
         server.faults.add(Fault("status", verb, "configmaps", code=code))
         with pytest.raises(PassingError, match="ConfigMap default/p-x-0: "):
             maps().write(["GPU-2"])
         server.faults.clear()
+
+
+@pytest.mark.fault("I138")
+@pytest.mark.parametrize("code", [403, 422])
+def test_what_admission_refuses_is_an_answer(maps, server, code):
+    server.faults.add(Fault("status", "create", "configmaps", code=code))
+    with pytest.raises(StepFailedError, match=f"ConfigMap default/p-x-0: {code} "):
+        maps().write(["GPU-2"])
 
 
 def test_a_missing_right_is_logged_with_what_is_needed(maps, server):

@@ -86,3 +86,21 @@ def test_a_pod_that_waited_for_its_owner_in_vain_is_told_once():
     assert key == ("p", "OwnerNotRead")
     assert text.startswith("its owner PyTorchJob t was not read within 2m: ")
     assert condition(cluster, "p")["status"] == "True"
+
+
+@pytest.mark.fault("I138")
+def test_a_pod_that_could_not_be_bound_hears_why_once_while_others_take_the_room():
+    cluster = Cluster(nodes=1)
+    why = "it could not be bound to node n000: 422 Invalid: not today"
+    cluster.pod("p", "a", 8)
+    cluster.deliver()
+    uid = cluster.store.pods.version_of("team/p")[0]
+    told = f"{why}; it is tried again, more rarely each time"
+    for begun_s in (1000.0, 2000.0):
+        cluster.store.assume_bound("team/p", "n000")
+        cluster.store.hold_back("team/p", begun_s, uid, why)
+        cluster.pass_time(2.0)
+        assert condition(cluster, "p")["message"] == told
+        cluster.store.let_go(begun_s + 400.0)
+    said = [it["message"] for it in cluster.objects("", "events")]
+    assert [text for text in said if "could not" in text] == [told]

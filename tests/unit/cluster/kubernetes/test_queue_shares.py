@@ -11,7 +11,7 @@ from kaisched.framework.cycle import run_cycle
 from kaisched.framework.memory import Memory
 from kaisched.framework.report.records import QueueShare
 from kaisched.units import MEBIBYTE
-from tests.laws.reported import QUEUES, Cluster
+from tests.laws.reported import GROUPS, QUEUES, Cluster
 
 
 def status(cluster, name):
@@ -53,20 +53,58 @@ def test_a_share_without_an_end_is_said_to_have_none():
     }
 
 
+@pytest.mark.fault("I139")
 def test_a_server_that_does_not_keep_shares_is_told_none():
     """KAI-Scheduler's own definition of a queue has no such fields."""
     cluster = Cluster(nodes=1)
-    ask, told = cluster.server.ask, []
-
-    def pruning(method, path, body=None, *how):
-        if method == "PATCH" and "fairShare" in body.get("status", {}):
-            told.append(path)
-            body = {**body, "status": {}}
-        return ask(method, path, body, *how)
-
-    cluster.server.ask = pruning
+    told = pruned(cluster, "queues", {"fairShare", "saturation", "pendingJobs", "childrenQuota"})
     cluster.pod("p", "a", 2)
     cluster.pass_time(20.0)
     cluster.pod("q", "b", 2)
     cluster.pass_time(20.0)
-    assert len(told) == 1
+    assert sum("fairShare" in it for it in told) == 1
+    # Of what is kept, the last state arrives; nothing is written that changes nothing.
+    assert status(cluster, "b")["allocated"]["nvidia.com/gpu"] == "2"
+    count = len(told)
+    cluster.pass_time(60.0)
+    assert len(told) == count
+
+
+@pytest.mark.fault("I139")
+def test_a_server_that_drops_parts_of_conditions_is_not_told_them_for_ever():
+    cluster = Cluster(nodes=1)
+    told = pruned(cluster, "podgroups", {"reasons", "requested"})
+    cluster.group("g", "a", 1)
+    cluster.pod("p", "a", 9, group="g")
+    cluster.pass_time(30.0)
+    assert any("schedulingConditions" in it for it in told)
+    count = len(told)
+    cluster.pass_time(60.0)
+    assert len(told) == count
+    (said,) = cluster.server.must("GET", f"{GROUPS}/g")["status"]["schedulingConditions"]
+    assert "reasons" not in said
+    cluster.delete("p")
+    cluster.pod("q", "a", 10, group="g")  # what changes is told
+    cluster.pass_time(60.0)
+    assert count < len(told) < count + 6
+
+
+def pruned(cluster, plural, fields):
+    """Let the server drop some fields of statuses; return the statuses that it is told."""
+    ask, told = cluster.server.ask, []
+
+    def kept(value):
+        if isinstance(value, list):
+            return [kept(it) for it in value]
+        if not isinstance(value, dict):
+            return value
+        return {key: kept(it) for key, it in value.items() if key not in fields}
+
+    def pruning(method, path, body=None, *how):
+        if method == "PATCH" and f"/{plural}/" in path and "status" in body:
+            told.append(body["status"])
+            body = {**body, "status": kept(body["status"])}
+        return ask(method, path, body, *how)
+
+    cluster.server.ask = pruning
+    return told

@@ -134,7 +134,7 @@ def test_the_rest_of_a_gang_that_cannot_be_bound_waits_for_no_volume(work, claim
     assert refuted(news) == ["default/p"]
 
 
-@pytest.mark.parametrize("code", [403, 409, 429, 500])
+@pytest.mark.parametrize("code", [401, 409, 429, 500])
 def test_an_answer_that_may_pass_is_asked_for_again(code, server, work, claim, made, get_pod):
     binding = work(claim("c"))
     plural = "persistentvolumeclaims"
