@@ -211,8 +211,8 @@ class Force:
     def cost(self, places: Sequence[int], number: int) -> tuple[int, ...]:
         """Return what a set costs: the least is the cheapest.
 
-        First the queues to give first, then fewest pods, least important, fewest GPU-seconds; by a policy with an order of victims the
-        one that ends first in it.
+        First whose queues give first, then fewest pods, least important, fewest GPU-seconds. By a
+        policy with an order of victims the one that ends first in it.
         """
         if self.session.ask.orders_victims:
             order = self.order(number)

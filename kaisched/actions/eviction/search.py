@@ -453,9 +453,9 @@ class _Attempt:
         """Return columns ``(B,)`` of what sets cost, the most important first.
 
         Where a policy orders victims, the set that ends first in that order is the cheapest. Else
-        the queue whose turn is last among those that give: the first to give is furthest above its
-        share. Then the fewest pods go or move; of as many the least important, and then those whose
-        GPUs have worked the least, for they begin anew. Between equals the order of victims decides.
+        queues give in their order, the one furthest above its share first; then the fewest pods go
+        or move; of as many the least important, and then those whose GPUs have worked the least,
+        for they begin anew. Between equals the order of victims decides.
         """
         if self._is_by_policy:
             return []
