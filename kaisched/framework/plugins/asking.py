@@ -273,7 +273,7 @@ class Questions(Decisions, Words):
         return np.minimum(session.pending_of(job), 1) if size is None else size
 
     def node_domains(self, session: Session, shape: int) -> IntVec | None:
-        """Number, ``(N,)``, the domains in one of which all pods of a shape have to be."""
+        """Return the domain of each node ``(N,)`` if all pods of a shape have to be in one."""
         said: IntVec | None = self._ask["node_domains"](session, shape)
         return said
 

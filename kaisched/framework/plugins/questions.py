@@ -397,7 +397,7 @@ class Decisions:
 
     @question(First(domains_fault, without="pods of a shape need not be together"))
     def node_domains(self, session: Session, shape: int) -> IntVec | None:
-        """Number, ``(N,)``, the domains in one of which all pods of the shape have to be.
+        """Return the number of each node's domain ``(N,)``: all pods of the shape must be in one.
 
         None if they need not be together, or where the first of them are decides already. -1 is in
         no domain. Asked after :meth:`node_filter`, and again when that is. The host leaves them the

@@ -364,8 +364,7 @@ class Neighbours:
             shape
             for shape, crowds in self.watched.items()
             # To these one domain is left: any move may change which.
-            if shape in terms.self_seeking
-            or any(crowd.has(session, task) for crowd in crowds)
+            if shape in terms.self_seeking or any(crowd.has(session, task) for crowd in crowds)
         ]
 
     def room(self, session: Session, shape: int) -> IntVec | None:
@@ -490,7 +489,7 @@ class Neighbours:
         return found
 
     def domains(self, session: Session, shape: int) -> IntVec | None:
-        """Number the domains in one of which all pods of a shape must be; -1 for none.
+        """Return the number of each node's domain, in one of which all pods must be; -1 for none.
 
         None unless they have affinity to themselves and none of them is anywhere yet.
         """

@@ -46,7 +46,7 @@ class Predicates(Plugin):
 
     @hookimpl
     def node_domains(self, session: Session, shape: int) -> IntVec | None:
-        """Number the domains in one of which all pods of a group with affinity to itself start."""
+        """Return the domains in one of which all pods of a group with affinity to itself start."""
         neighbours: Neighbours = session.state[self.name]
         return neighbours.domains(session, shape)
 

@@ -63,7 +63,9 @@ NONSENSE = {
 
 
 PART = Task("part-0", {"gpu": 0}, Constraints(devices=DeviceDemand(500_000)))
-NEAR = Task("near-0", {"gpu": 1000}, Constraints(pod_affinity=(PodTerm("zone", ("ns",), False, ()),)))
+NEAR = Task(
+    "near-0", {"gpu": 1000}, Constraints(pod_affinity=(PodTerm("zone", ("ns",), False, ()),))
+)
 SHARES = {
     "spreads_shares": (Job("part", "r", (PART,), root=Group("default", 1)),),
     "node_domains": (Job("near", "r", (NEAR,), root=Group("default", 1)),),
