@@ -543,7 +543,20 @@ def _parts(pod: PodRow, member: Membership, roles: Counter[str]) -> Sequence[Sub
     for name, segments in gang.segments.items():
         if pods is not None and pods != segments.pods:
             return parts_of(resized(segments, pods), name)
-    return gang.sub_groups if gang.segments or not member.rule.role_labels else _roles(gang, roles)
+    if gang.segments or not member.rule.role_labels:
+        return _led(gang, roles)
+    return _roles(gang, roles)
+
+
+def _led(gang: Gang, there: Mapping[str, int]) -> Sequence[SubGroupSpec]:
+    """Return the subgroups, of which those need one pod whose leader is there alone."""
+    alone = {name for name in gang.leader_first if there.get(name, 0) <= 1}
+    return [
+        structs.replace(part, min_member=min(part.min_member or 0, 1))
+        if part.name in alone
+        else part
+        for part in gang.sub_groups
+    ]
 
 
 def _roles(gang: Gang, there: Mapping[str, int]) -> Sequence[SubGroupSpec]:
@@ -571,6 +584,8 @@ def shape_of(member: Membership, roles: Counter[str]) -> object:
     gang = member.gang
     if gang.is_leader_first:
         return roles.total() == 1
+    if gang.leader_first:
+        return tuple(roles[name] <= 1 for name in gang.leader_first)
     is_fixed = not gang.later and not roles[""]
     if is_fixed or gang.segments or not member.rule.role_labels:
         return None

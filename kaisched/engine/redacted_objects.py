@@ -418,6 +418,7 @@ _GANG: Final[Rule] = {
     "unsupported": _always("not offered"),
     "subGroups": [{"name": _part, "parent": _part, "topologyConstraint": _WISH}],
     "later": [_part],
+    "leaderFirst": [_part],
     "segments": _keys(_part, {"topology": _WISH}),
     "podSets": _keys(_part, _these(required="key", preferred="key", group="value", slices=_slices)),
 }

@@ -40,6 +40,11 @@ from kaisched.objects.workloads import (
 
 EXCLUSIVE_TOPOLOGY = "leaderworkerset.sigs.k8s.io/exclusive-topology"
 """Annotation of a LeaderWorkerSet whose workers are created once their leader has a node."""
+EXCLUSIVE_JOBS = "alpha.jobset.sigs.k8s.io/exclusive-topology"
+"""Annotation of a JobSet, or of the template of a job: of each job the other pods are created once
+the first one has a node."""
+NODE_SELECTOR_STRATEGY = "alpha.jobset.sigs.k8s.io/node-selector"
+"""Annotation beside it with which all pods are created at once."""
 
 
 def gang_of(read: Read | None, spec: object, annotations: Mapping[str, str]) -> Gang:
@@ -254,6 +259,7 @@ def job_set(spec: Mapping[str, Any], annotations: Mapping[str, str]) -> Gang:
     """
     parts: list[SubGroupSpec] = []
     pod_sets: dict[str, PodSetTopology] = {}
+    leader_first: list[str] = []
     tops = total = 0
     is_in_order = as_map(spec.get("startupPolicy")).get("startupPolicyOrder") == "InOrder"
     for replicated in as_maps(spec.get("replicatedJobs")):
@@ -273,17 +279,29 @@ def job_set(spec: Mapping[str, Any], annotations: Mapping[str, str]) -> Gang:
             return Gang(unsupported=f"replicated job {name}: {error}")
         if wish is not None:
             pod_sets[name] = wish
-        parts.append(SubGroupSpec(name=name))
-        parts += [
+        jobs = [
             SubGroupSpec(
                 name=f"{name}/{index}", parent=name, min_member=pods, topology_constraint=of_each
             )
             for index in range(replicas)
         ]
+        parts += [SubGroupSpec(name=name), *jobs]
+        if any(map(_follows_leaders, (annotations, annotations_in(template)))):
+            leader_first += [it.name for it in jobs]
         tops += 1
         is_in_order = is_in_order or bool(replicated.get("dependsOn"))
     least = 1 if is_in_order and tops > 1 else None
-    return Gang(sub_groups=parts, min_sub_group=least, pod_sets=pod_sets)
+    return Gang(
+        sub_groups=parts,
+        min_sub_group=least,
+        pod_sets=pod_sets,
+        leader_first=tuple(leader_first),
+    )
+
+
+def _follows_leaders(notes: Mapping[str, str]) -> bool:
+    """Tell whether annotations of a JobSet or of a job have pods made after the first one."""
+    return EXCLUSIVE_JOBS in notes and NODE_SELECTOR_STRATEGY not in notes
 
 
 def batch_job(spec: Mapping[str, Any], _: Mapping[str, str]) -> Gang:

@@ -247,6 +247,8 @@ class Gang(StrictWire, frozen=True, kw_only=True):
     """Label of nodes: the pods are only on nodes with one and the same value of it."""
     is_leader_first: bool = False
     """Whether the first pod starts alone, since the others are created once it runs."""
+    leader_first: tuple[str, ...] = ()
+    """The same of some subgroups: the first pod of each starts without its others."""
     is_each: bool = False
     """Whether each pod is a job of its own, whatever the row says."""
     priority_class: str = ""

@@ -438,6 +438,49 @@ def test_the_first_of_a_group_does_not_wait_beside_one_that_is_leaving(tmp_path,
     assert bound == {"team/p": "node-1"}
 
 
+RACKED = [m.group(minMember=2, topologyConstraint=m.within("rack"))]
+
+
+def nodes_of(*places):
+    """Nodes of 8 GPUs with the labels ``zone`` and ``rack``."""
+    return [
+        m.node(f"{zone}-{rack}-{at}", labels={"zone": zone, "rack": rack})
+        for at, (zone, rack) in enumerate(places)
+    ]
+
+
+def test_a_gang_that_seeks_itself_starts_in_the_zone_that_has_a_rack_for_it(tmp_path):
+    # Zone a has more room, in racks of one node each.
+    asks = on_itself("podAffinity", "zone")
+    pods = [m.in_group(f"p{at}", gpus=8, **asks) for at in range(2)]
+    places = ("a", "1"), ("a", "2"), ("a", "3"), ("b", "4"), ("b", "4")
+    bound, *_ = decided(tmp_path, *nodes_of(*places), m.queue(), m.RACKS, *RACKED, *pods)
+    assert bound == {"team/p0": "b-4-3", "team/p1": "b-4-4"}
+
+
+def test_a_gang_of_one_in_a_zone_each_starts_in_the_rack_that_has_both_zones(tmp_path):
+    asks = on_itself("podAntiAffinity", "zone")
+    pods = [m.in_group(f"p{at}", **asks) for at in range(2)]
+    places = ("a", "1"), ("a", "2"), ("b", "2")
+    bound, *_ = decided(tmp_path, *nodes_of(*places), m.queue(), m.RACKS, *RACKED, *pods)
+    assert bound == {"team/p0": "a-2-1", "team/p1": "b-2-2"}
+
+
+@pytest.mark.parametrize("number", [1, 3])
+def test_one_of_a_zone_each_goes_to_the_node_that_it_prefers(tmp_path, number):
+    # Of the two nodes of zone a; those after the first find no other zone.
+    asks = on_itself("podAntiAffinity", "zone")
+    likes = {"weight": 50, "preference": is_in("rack", "2")}
+    asks["affinity"]["nodeAffinity"] = {"preferredDuringSchedulingIgnoredDuringExecution": [likes]}
+    pods = [m.pod(f"p{at}", **asks) for at in range(number)]
+    bound, *_ = decided(tmp_path, *nodes_of(("a", "1"), ("a", "2")), m.queue(), *pods)
+    assert bound == {"team/p0": "a-2-1"}
+
+
+def is_in(key, value):
+    return {"matchExpressions": [{"key": key, "operator": "In", "values": [value]}]}
+
+
 def test_one_of_a_zone_each_is_where_its_volume_is(tmp_path):
     nodes = zones("a", "a")
     volume = in_zone("node-1")

@@ -49,6 +49,7 @@ if TYPE_CHECKING:
 # little for the last ones, about all of them together: on which nodes would it take them? If these
 # have no room for all, each pod in turn takes the largest cards with room.
 
+_APART: Final = "placing.apart"
 _LABEL: Final = "cards on which it stays within the bounds of its queues"
 
 
@@ -72,7 +73,25 @@ def is_tight(session: Session, tasks: RowVec) -> bool:
 def is_spread(session: Session, shape: int) -> bool:
     """Tell whether each pod of a shape changes where the next goes, so that none go together."""
     constraints = session.shapes.constraints[shape]
-    return bool(constraints.spread) or constraints.preferences.are_about_pods
+    if constraints.spread or constraints.preferences.are_about_pods:
+        return True
+    return bool(constraints.pod_anti_affinity) and _is_apart(session, shape)
+
+
+def _is_apart(session: Session, shape: int) -> bool:
+    """Tell whether a pod of a shape keeps the next off more nodes than its own."""
+    known: dict[int, bool] = session.found.setdefault(_APART, {})
+    if shape not in known:
+        asked, sets = session.shapes.constraints[shape], session.label_sets
+        own = asked.label_set
+        about_itself = {
+            term.topology_key
+            for term in asked.pod_anti_affinity
+            if own >= 0 and term.selects(sets.namespace[own], sets.labels[own])
+        }
+        columns = [session.nodes.statics.label_column(key)[0] for key in about_itself]
+        known[shape] = any(np.bincount(it[it >= 0]).max(initial=0) > 1 for it in columns)
+    return known[shape]
 
 
 def within_bounds(place: Place) -> Place:

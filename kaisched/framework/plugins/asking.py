@@ -272,6 +272,11 @@ class Questions(Decisions, Words):
         size: IntVec | None = self._ask["batch_size"](session, job)
         return np.minimum(session.pending_of(job), 1) if size is None else size
 
+    def node_domains(self, session: Session, shape: int) -> IntVec | None:
+        """Return the domain of each node ``(N,)`` if all pods of a shape have to be in one."""
+        said: IntVec | None = self._ask["node_domains"](session, shape)
+        return said
+
     def is_guaranteed(self, session: Session, job: RowVec, ask: Amounts) -> BoolVec:
         """Tell, ``(K,)``, which jobs are entitled to what they ask for at any time."""
         said: BoolVec | None = self._ask["is_guaranteed"](session, job, ask)

@@ -43,6 +43,7 @@ from kaisched.framework.plugins.combine import (
 )
 from kaisched.framework.plugins.validity import (
     batch_fault,
+    domains_fault,
     figures_fault,
     head_start_fault,
     order_fault,
@@ -392,6 +393,15 @@ class Decisions:
 
         For host ports and anti-affinity. Asked again for every node with a move. The host also
         applies the bound of the amounts.
+        """
+
+    @question(First(domains_fault, without="pods of a shape need not be together"))
+    def node_domains(self, session: Session, shape: int) -> IntVec | None:
+        """Return the number of each node's domain ``(N,)``: all pods of the shape must be in one.
+
+        None if they need not be together, or where the first of them are decides already. -1 is in
+        no domain. Asked after :meth:`node_filter`, and again when that is. The host leaves them the
+        domain where most of them fit, of the nodes that are tried.
         """
 
     @question(Sum("rows"), may_be_silent=True)

@@ -184,6 +184,12 @@ def batch_fault(tasks: Any, asked: Asked) -> str:
     return ""
 
 
+def domains_fault(domains: Any, asked: Asked) -> str:
+    """Return what is wrong with numbers of domains ``(N,)``, or an empty string."""
+    session, _ = asked
+    return array_fault(domains, (len(session.nodes),), "i")
+
+
 def flags_fault(flags: Any, count: int) -> str:
     """Return what is wrong with flags ``(K,)``, or an empty string."""
     return array_fault(flags, (count,), "b")

@@ -71,7 +71,8 @@ class ShapePlan:
         self.filtered: CodeVec | None = None
         """The part of the codes that no move of devices changes, as plugins have answered."""
         self.one_of: CodeVec | None = None
-        """``(N,)`` the codes before one node was left to pods that share a claim; else None."""
+        """``(N,)`` the codes before one node was left to pods that share a claim, or one domain to
+        pods that have to be in one; else None."""
         self.judged = -1
         """How many of the capacity's touched rows the bound has taken in; -1 before it is asked."""
         self.moves = 0

@@ -48,6 +48,7 @@ _SPARE: Final = 256
 """With more shapes than this, the table checks whether most of them are still asked about."""
 _HINT = "rooms"
 _OUTSIDE = np.int16(Refusal.OUTSIDE_NODE_SET)
+_ELSEWHERE = np.int16(Refusal.POD_AFFINITY)
 _SCARCE = 64
 """With more room than this, no check is made whether all of it is on one node."""
 _IN_ALL: Final = "places.in_all"
@@ -356,8 +357,32 @@ class Placement:
     def _judge_within(self, plan: ShapePlan, bound: IntVec | None) -> None:
         plan.bound = plan.cap = bound
         plan.judged = len(self._capacity.touched)
+        plan.one_of = None
         if self._devices is not None:
             self._devices.judge(plan, self._capacity)
+        if self._session.shapes.constraints[plan.shape].pod_affinity:
+            self._leave_one_domain(plan)
+
+    def _leave_one_domain(self, plan: ShapePlan) -> None:
+        """Leave to pods that have to be in one domain the one where most of them fit.
+
+        One answer places a whole batch.
+        """
+        domain = self._ask.node_domains(self._session, plan.shape)
+        if domain is None:
+            return
+        codes = np.zeros(len(domain), np.int16) if plan.codes is None else plan.codes
+        is_open = codes == 0
+        may_open = (is_open | np.isin(codes, PASSING)) & (domain >= 0)
+        now, later = self.amounts_room(plan.shape) * is_open, self._capacity.room(plan.shape)
+        for room, cap in ((now, plan.cap), (later, plan.cap_once_released)):
+            fits = room if cap is None else np.minimum(room, cap)
+            total = np.bincount(domain[may_open], weights=fits[may_open])
+            if total.any():
+                is_other = may_open & (domain != int(total.argmax()))
+                plan.one_of = codes if plan.one_of is None else plan.one_of
+                plan.codes = np.where(is_other, _ELSEWHERE, codes)
+                return
 
     def _refresh(self, plan: ShapePlan) -> None:
         """Judge anew if devices have changed hands since, or if there were moves with a bound."""
@@ -366,8 +391,8 @@ class Placement:
         if not has_moved and (devices is None or not devices.are_newer(plan)):
             return
         bound = self._bound(plan)
-        is_unbound = bound is None and plan.bound is None
-        if is_unbound and devices is not None and devices.judge_moved(plan):
+        is_plain = bound is None and plan.bound is None and plan.one_of is None
+        if is_plain and devices is not None and devices.judge_moved(plan):
             plan.judged = touched  # only nodes with a move: the mask is kept up with those
             return
         self._judge_within(plan, bound)

@@ -289,8 +289,6 @@ def _speaks_of(session: Session, term: PodTerm, number: int) -> bool:
 # A port is free, and anti-affinity met, when the pod is gone, not before: until then it runs, and
 # the kubelet would turn away who wants its port.
 _LEAVING = HOLDING_STATES & ~PRESENT
-_PASSING = (int(Refusal.POD_ANTI_AFFINITY_LEAVING), int(Refusal.HOST_PORT_LEAVING))
-"""Refusals until a pod that is leaving is gone."""
 
 
 @dataclass(slots=True, eq=False)
@@ -365,10 +363,8 @@ class Neighbours:
         return [
             shape
             for shape, crowds in self.watched.items()
-            # For these shapes a domain was chosen: any move may change the choice.
-            if shape in terms.self_averse
-            or shape in terms.self_seeking
-            or any(crowd.has(session, task) for crowd in crowds)
+            # To these one domain is left: any move may change which.
+            if shape in terms.self_seeking or any(crowd.has(session, task) for crowd in crowds)
         ]
 
     def room(self, session: Session, shape: int) -> IntVec | None:
@@ -492,65 +488,20 @@ class Neighbours:
                 found.append(counts)
         return found
 
-    # -- choices made here, because a batch is placed on one answer ------------------------------
+    def domains(self, session: Session, shape: int) -> IntVec | None:
+        """Return the number of each node's domain, in one of which all pods must be; -1 for none.
 
-    def choose(self, session: Session, shape: int, codes: CodeVec | None) -> CodeVec | None:
-        """Leave a group with terms on itself where its pods may all go; asked last of all.
-
-        What else keeps it away must be known: nothing is to be chosen where it cannot go.
+        None unless they have affinity to themselves and none of them is anywhere yet.
         """
-        is_first, is_averse = shape in self._first, shape in self.terms.self_averse
-        if not is_first and not is_averse:
-            return codes
-        refused = np.zeros(len(session.nodes), np.int16) if codes is None else codes.copy()
-        if is_first:
-            self._leave_one_domain(session, shape, refused)
-        if is_averse:
-            self._leave_one_a_domain(session, shape, refused)
-        return refused if refused.any() else None
-
-    def _leave_one_domain(self, session: Session, shape: int, refused: CodeVec) -> None:
-        """Leave only one domain to a group with affinity to itself: where most of its pods fit.
-
-        One answer places a whole batch, and all its pods must be in the same domain.
-        """
-        keys = dict.fromkeys(
-            term.topology_key for term in session.shapes.constraints[shape].pod_affinity
-        )
-        rows, now, later = self._rooms(session, shape, refused)
-        if not rows.size:
-            return
-        columns = [session.nodes.statics.label_column(key)[0][rows] for key in keys]
+        if shape not in self._first:
+            return None
+        terms = session.shapes.constraints[shape].pod_affinity
+        columns = [
+            session.nodes.statics.label_column(key)[0]
+            for key in dict.fromkeys(term.topology_key for term in terms)
+        ]
         _, domain = np.unique(np.stack(columns), axis=1, return_inverse=True)
-        domain = domain.reshape(-1)
-        for room in (now, later):
-            total = np.bincount(domain, weights=room)
-            if total.any():
-                refused[rows[domain != int(total.argmax())]] = int(Refusal.POD_AFFINITY)
-                return
-
-    def _leave_one_a_domain(self, session: Session, shape: int, refused: CodeVec) -> None:
-        """Leave a group with anti-affinity to itself one node of each domain, with room."""
-        for key in self.terms.self_averse[shape]:
-            column, values = session.nodes.statics.label_column(key)
-            rows, now, later = self._rooms(session, shape, np.where(column < 0, -1, refused))
-            if rows.size <= 1 or len(values) == len(column):
-                continue  # every node is a domain of its own: node_room says the rest
-            domain = column[rows]
-            order = np.lexsort((rows, later == 0, now == 0, domain))
-            ranked = domain[order]
-            is_first = np.ones(len(order), np.bool_)
-            is_first[1:] = ranked[1:] != ranked[:-1]
-            refused[rows[order[~is_first]]] = int(Refusal.POD_ANTI_AFFINITY)
-
-    def _rooms(
-        self, session: Session, shape: int, refused: CodeVec
-    ) -> tuple[RowVec, IntVec, IntVec]:
-        """Return the nodes that are or will be open, with the pods that fit now, and then."""
-        is_open = refused == 0
-        rows = np.flatnonzero(is_open | np.isin(refused, _PASSING))
-        now, later = session.room(shape) * is_open, session.room_once_released(shape)
-        return rows, now[rows], later[rows]
+        return np.where((np.stack(columns) >= 0).all(axis=0), domain.reshape(-1), -1)
 
     # -- crowds ------------------------------------------------------------------------------
 

@@ -32,7 +32,6 @@ class Predicates(Plugin):
             codes = neighbours.volumes.codes(masks, shape, constraints.unbound, codes)
         if neighbours.terms.mig_by_annotation:
             codes = neighbours.beside_mig(session, shape, codes)
-        codes = neighbours.choose(session, shape, codes)
         return None if codes is None else codes.take(rows)
 
     @hookimpl
@@ -44,6 +43,12 @@ class Predicates(Plugin):
             return None
         room = neighbours.room(session, shape)
         return None if room is None else room.take(rows)
+
+    @hookimpl
+    def node_domains(self, session: Session, shape: int) -> IntVec | None:
+        """Return the domains in one of which all pods of a group with affinity to itself start."""
+        neighbours: Neighbours = session.state[self.name]
+        return neighbours.domains(session, shape)
 
     @hookimpl
     def node_reason(self, session: Session, shape: int, code: int) -> str | None:

@@ -112,15 +112,17 @@ def leader_worker_set(size=3, groups=2, **spec):
     return found
 
 
+SET_SPEC = {
+    "replicatedJobs": [
+        {"name": "driver", "template": {"spec": {}}},
+        {"name": "workers", "replicas": 2, "template": {"spec": {"parallelism": 2}}},
+    ]
+}
+
+
 def job_set(name="s", by=None, startup="AnyOrder"):
     """A JobSet of a driver and two workers of two pods, and what the controllers make of it."""
-    spec = {
-        "startupPolicy": {"startupPolicyOrder": startup},
-        "replicatedJobs": [
-            {"name": "driver", "template": {"spec": {}}},
-            {"name": "workers", "replicas": 2, "template": {"spec": {"parallelism": 2}}},
-        ],
-    }
+    spec = {"startupPolicy": {"startupPolicyOrder": startup}, **SET_SPEC}
     found = [owner("JobSet", name, spec=spec, by=by)]
     for part, index, pods in (("driver", 0, 1), ("workers", 0, 2), ("workers", 1, 2)):
         made = f"{name}-{part}-{index}"
@@ -627,6 +629,22 @@ def test_the_pods_of_a_job_set_are_counted_in_their_subgroup():
         ("workers/0", 2, 2),
         ("workers/1", 2, 2),
     ]
+
+
+EXCLUSIVE = {"alpha.jobset.sigs.k8s.io/exclusive-topology": "rack"}
+
+
+def test_the_first_pods_of_exclusive_jobs_start_before_the_others_are_there():
+    # The controller makes the others once the first has a node.
+    made = job_set()
+    made[0] = owner("JobSet", "s", spec=SET_SPEC, annotations=EXCLUSIVE)
+    *there, late = made
+    store = store_of(*(it for it in there if it.metadata.name != "s-workers-0-1"))
+    first = [("driver/0", 1, 1), ("workers/0", 1, 1), ("workers/1", 1, 1)]
+    assert job(store)["podsets"] == first
+    assert job(store)["refusal"] == Refusal.NONE
+    update(store, late)
+    assert job(store)["podsets"] == [*first[:2], ("workers/1", 2, 2)]
 
 
 def test_a_job_set_that_says_its_minimum_is_not_divided():

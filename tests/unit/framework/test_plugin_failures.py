@@ -9,7 +9,7 @@ from kaisched.actions.allocate import Allocate
 from kaisched.actions.reclaim import Reclaim
 from kaisched.cluster.queues import QueueRow
 from kaisched.core.axis import TaskState
-from kaisched.core.constraints import Constraints
+from kaisched.core.constraints import Constraints, PodTerm
 from kaisched.core.devices import DeviceDemand
 from kaisched.engine.policy import default_policy
 from kaisched.framework.cycle import run_cycle
@@ -63,7 +63,13 @@ NONSENSE = {
 
 
 PART = Task("part-0", {"gpu": 0}, Constraints(devices=DeviceDemand(500_000)))
-SHARES = {"spreads_shares": (Job("part", "r", (PART,), root=Group("default", 1)),)}
+NEAR = Task(
+    "near-0", {"gpu": 1000}, Constraints(pod_affinity=(PodTerm("zone", ("ns",), False, ()),))
+)
+SHARES = {
+    "spreads_shares": (Job("part", "r", (PART,), root=Group("default", 1)),),
+    "node_domains": (Job("near", "r", (NEAR,), root=Group("default", 1)),),
+}
 """Jobs without which a question is not asked."""
 
 

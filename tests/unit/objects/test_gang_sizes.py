@@ -252,6 +252,26 @@ def test_when_the_workers_of_a_leader_are_made(spec, annotations, is_leader_firs
     assert found == Gang(minimum=2, is_leader_first=is_leader_first)
 
 
+EXCLUSIVE = {"alpha.jobset.sigs.k8s.io/exclusive-topology": "rack"}
+BY_SELECTOR = {**EXCLUSIVE, "alpha.jobset.sigs.k8s.io/node-selector": "true"}
+
+
+@pytest.mark.parametrize(
+    ("annotations", "template", "first"),
+    [
+        ({}, {}, ()),
+        (EXCLUSIVE, {}, ("a/0", "a/1", "b/0")),
+        ({}, EXCLUSIVE, ("a/0", "a/1")),
+        (BY_SELECTOR, {}, ()),
+        ({}, BY_SELECTOR, ()),
+    ],
+)
+def test_the_jobs_of_a_job_set_whose_other_pods_follow_the_first(annotations, template, first):
+    parts = [replicated("a", 2, 3), replicated("b", 1, 2)]
+    parts[0]["template"]["metadata"] = {"annotations": template}
+    assert read("JobSet", {"replicatedJobs": parts}, annotations).leader_first == first
+
+
 POLICY = "spec.schedulingPolicy"
 COUNT = "write how many pods must start together, from 1 to 100000"
 TOPOLOGY = "spec.schedulingConstraints.topology"
