@@ -10,6 +10,7 @@ lacks those who look after gangs and queues.
 """
 
 import functools
+import signal
 
 import pytest
 import structlog
@@ -39,6 +40,11 @@ def run_checked(snapshot, usage, policy, *rest, **named):
 
 
 cycle.run_cycle = run_checked
+
+# Under nohup the processes that tests start would ignore SIGHUP too, and so never end by it: what
+# is handled, a new program begins with anew.
+if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:
+    signal.signal(signal.SIGHUP, lambda *_: None)
 
 # No deadlines: a test machine that is busy is no defect of the code.
 settings.register_profile(

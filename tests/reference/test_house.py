@@ -84,6 +84,7 @@ MAY_NAME_IT = (
     "kaisched/data/shards/default.yaml",  # and its packaged file
     "tests/benchmarks/",
     "tests/conformance/",
+    "tests/mutants/",
     "tests/without_proportion/",
     "tests/reference/test_house.py",
 )

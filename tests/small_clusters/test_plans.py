@@ -198,7 +198,7 @@ def test_a_plan_and_its_node_map_say_who_has_cards_instances_and_devices(capsys)
         {"pod": "default/mig", "node": "n0"},
     ]
     print_plan([ShardCycle("default", "default", cycle, {})])
-    rows = [line.split() for line in capsys.readouterr().out.splitlines()[2:5]]
+    rows = [line.split() for line in capsys.readouterr().out.splitlines()[4:7]]
     assert rows[0] == ["default/claims", "n2", f"{CLASS}/n2/g0,", f"{CLASS}/n2/g1"]
     assert rows[1:] == [["default/half", "n0", "0"], ["default/mig", "n0"]]
     of = nodes_document(Reading(view_of(cycle)), Wanted(), ALL)["nodes"]

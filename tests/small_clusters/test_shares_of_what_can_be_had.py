@@ -38,7 +38,7 @@ def test_demand_that_no_node_can_take_entitles_to_nothing_and_is_told():
         "NoNodeAllowed",
         (
             "gpu 32 that its jobs ask for counts for no share: 4 NoNodeAllowed, such as"
-            " default/pg-j0-uid-default-j0; they could not start if nothing else ran"
+            " Pod default/j0; they could not start if nothing else ran"
         ),
     )
 

@@ -65,8 +65,8 @@ def test_a_gang_that_no_rack_holds_hears_which_is_nearest(server):
     gang(server, "big", 5)
     (warning,) = of(found(server), "topology dc", "warn")
     assert warning.text == (
-        "gangs of 5 pods (1 gpu each) in one rack, as default/big: none fits, though in all"
-        " there is room for 1; best is r2, short by 1 pod"
+        "gangs of 5 pods (1 gpu each) in one rack, as PodGroup default/big: none fits, though in"
+        " all there is room for 1; best is r2, short by 1 pod"
     )
     assert warning.fix == "wait, ask for fewer pods, or require a wider level"
 
@@ -95,7 +95,10 @@ def test_gangs_that_wait_for_another_reason_hear_where_they_fit(server):
     gang(server, "g", 2, queue="b")
     assert texts(found(server), "topology dc", "ok") == [
         "2 domains of rack: 6 GPUs are free, 4 of them in r2",
-        "gangs of 2 pods (1 gpu each) in one rack, as default/g: 3 of 3 fit, 2 in r2, 1 in r1",
+        (
+            "gangs of 2 pods (1 gpu each) in one rack, as PodGroup default/g: 3 of 3 fit, 2 in r2,"
+            " 1 in r1"
+        ),
     ]
 
 
@@ -106,6 +109,6 @@ def test_a_full_cluster_has_room_for_none(server):
     free, gangs = of(found(server), "topology dc")
     assert free.text == "2 domains of rack: no GPU is free"
     assert gangs.text == (
-        "gangs of 2 pods (1 gpu each) in one rack, as default/third: none fits; best is r1,"
-        " short by 2 pods"
+        "gangs of 2 pods (1 gpu each) in one rack, as PodGroup default/third: none fits; best is"
+        " r1, short by 2 pods"
     )

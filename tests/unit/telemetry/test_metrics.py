@@ -123,9 +123,8 @@ def test_the_queue_that_is_put_off_is_named_and_the_others_are_zero():
 
 
 def evicted(queue, beneficiary_queue, kind):
-    return Evict(
-        "a/q", "u", "n", "a/g", "reclaim", "b/g", "why", 0, 0, queue, beneficiary_queue, kind
-    )
+    who = {"queue": queue, "beneficiary_queue": beneficiary_queue, "kind": kind}
+    return Evict("a/q", "u", "n", "a/g", "reclaim", "b/g", "why", 0, 0, **who)
 
 
 def test_evictions_are_counted_by_queue_preemptor_and_reason():

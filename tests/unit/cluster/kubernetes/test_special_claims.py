@@ -107,9 +107,17 @@ def test_a_refused_write_leaves_no_claim_and_the_device_free(world, shard, serve
     assert len(world.claims()) == 1
 
 
-def test_a_refused_bind_binds_nothing_and_is_tried_again_with_the_same_claim(world, shard, server):
+def test_a_bind_that_admission_refuses_gives_its_devices_back(world, shard, server):
     world.asking_pod("p")
     server.faults.add(Fault("status", **WRITES[-1], code=422))
+    shard.cycle()
+    shard.send()
+    assert (world.node_of("p"), world.claims()) == ("", [])
+
+
+def test_a_refused_bind_binds_nothing_and_is_tried_again_with_the_same_claim(world, shard, server):
+    world.asking_pod("p")
+    server.faults.add(Fault("status", **WRITES[-1], code=401))  # of our account, not of the pod
     shard.hear()
     shard.decide()
     server.log.clear()
