@@ -29,9 +29,11 @@ from kaisched.objects.labels import pool_name, time_of
 from kaisched.objects.load import (
     Loaded,
     identity_of,
+    jobs_for,
     load_manifests,
     load_text,
     missing_owners,
+    without_pods,
     workloads_among,
 )
 from kaisched.objects.pod import Pod
@@ -114,7 +116,9 @@ def read_plan_input(
         warnings += [*found.warnings, *more_warnings]
     (shard, policy), *others = pairs
     table = dict(ChainMap(*(dict(each.workloads) for _, each in pairs)))
+    ours = jobs_for(loaded.objects, OUR_NAMES)
     warnings += complete(loaded, shard, policy, table=table)
+    warnings += without_pods(loaded.objects, ours)
     return PlanInput(loaded, shard, policy, warnings, others)
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Final, NamedTuple, TypeAlias, TypeVar
@@ -26,7 +26,15 @@ from kaisched.objects.podgroup import cycles
 from kaisched.objects.queue import Queue
 from kaisched.objects.text import TextFault, documents, read_json, read_yaml
 from kaisched.objects.wire import KubernetesObject
-from kaisched.objects.workloads import PartialObject, Table, Workload
+from kaisched.objects.workloads import (
+    Deployment,
+    Job,
+    PartialObject,
+    ReplicaSet,
+    StatefulSet,
+    Table,
+    Workload,
+)
 
 MAX_BYTES: Final = 256 << 20
 """Largest file that is read."""
@@ -374,6 +382,45 @@ def missing_owners(objects: Iterable[Manifest], table: Table) -> list[str]:
         f" says of them is not known, so each of the {count} starts by itself"
         for (kind, key), count in sorted(missing.items())
     ]
+
+
+def jobs_for(objects: Iterable[Manifest], schedulers: Collection[str]) -> set[str]:
+    """Return the full names of the Jobs whose pods would be for one of some schedulers."""
+    jobs = (obj for obj in objects if isinstance(obj, Job))
+    return {it.key for it in jobs if it.spec.template.spec.scheduler_name in schedulers}
+
+
+def without_pods(objects: Iterable[Manifest], jobs: Collection[str]) -> list[str]:
+    """Describe workloads that are written by hand, name a queue, and have no pods.
+
+    ``jobs`` are the full names of Jobs that are ours though they name none. A workload with a UID
+    is from a cluster, where its pods may have ended.
+    """
+    objects = list(objects)
+    owning = {
+        (it.kind, obj.metadata.namespace, it.name)
+        for obj in objects
+        for it in obj.metadata.owner_references
+    }
+    found = [
+        f"{kind} {meta.namespace}/{meta.name}"
+        for obj in objects
+        if isinstance(obj, (Job, ReplicaSet, Deployment, StatefulSet, PartialObject))
+        and not (meta := obj.metadata).uid
+        and (kind := obj.kind if isinstance(obj, PartialObject) else obj.KIND) not in _GROUPS
+        and (
+            labels.QUEUE in meta.labels
+            or (kind == Job.KIND and f"{meta.namespace}/{meta.name}" in jobs)
+        )
+        and (kind, meta.namespace, meta.name) not in owning
+    ]
+    more = f" and {len(found) - _MOST_SHOWN} more" if len(found) > _MOST_SHOWN else ""
+    named = f"{', '.join(found[:_MOST_SHOWN])}{more}"
+    why = "no pods are among the manifests, and none are made: nothing of it is decided"
+    return [f"of {named} {why}"] if found else []
+
+
+_GROUPS: Final = frozenset({"PodGroup", GANG_API_KIND})
 
 
 def _row_of(other: Other, table: Table) -> Workload | None:

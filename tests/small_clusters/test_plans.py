@@ -79,6 +79,23 @@ def test_an_owner_that_is_not_in_the_file_is_told(tmp_path):
     ]
 
 
+def test_a_workload_that_is_written_by_hand_makes_no_pods_and_that_is_told(tmp_path):
+    template = "{spec: {schedulerName: kaisched, containers: [{name: c}]}}"
+    job = "{{apiVersion: batch/v1, kind: Job, metadata: {{name: {}}}, spec: {{template: {}}}}}"
+    ours, others = job.format("ours", template), job.format("others", "{spec: {containers: []}}")
+    file = tmp_path / "jobs.yaml"
+    file.write_text(f"{ours}\n---\n{others}\n")
+    told = plan(read_plan_input([str(file)])).warnings
+    assert [it for it in told if "Job" in it] == [
+        (
+            "of Job default/ours no pods are among the manifests, and none are made: nothing of it"
+            " is decided"
+        )
+    ]
+    file.write_text(ours.replace("name: ours", "name: ours, uid: u1"))  # from a cluster: it ended
+    assert not any("Job" in it for it in plan(read_plan_input([str(file)])).warnings)
+
+
 def test_no_piece_of_a_gang_is_moved():
     # What else could move may not: so the gang of two moves whole, for a job that needs a node.
     found = planned("gang-piece-moved.yaml")
