@@ -15,7 +15,7 @@ SMALL, LARGE = 0, 1
 
 
 def opened(*, tasks=2, **runs):
-    made = cluster(small=2, large=2)
+    made = cluster(small=5, large=5)
     made.asks("p", 40, tasks=tasks, is_preemptible=False, **runs)
     return session(made.store().snapshot())
 
@@ -46,19 +46,15 @@ def test_what_is_placed_counts_by_its_card_and_no_more_once_it_is_taken_back(nam
     assert held(of) == (0, 0)
 
 
-@pytest.mark.parametrize("goes", ["one by one", "together"])
-def test_what_goes_counts_by_its_card_no_more_and_again_once_it_is_taken_back(goes):
-    of = opened(running={"a40": 1, "b80": 1})
-    assert held(of) == (1500, 1500)
+@pytest.mark.parametrize("each", [1, 5], ids=["a few", "many"])
+def test_what_goes_counts_by_its_card_no_more_and_again_once_it_is_taken_back(each):
+    of = opened(tasks=2 * each, running={"a40": each, "b80": each})
+    assert held(of) == (1500 * each, 1500 * each)
     statement = of.statement()
-    if goes == "together":
-        statement.evict_all(np.array([0, 1]))
-    else:
-        statement.evict(0)
-        statement.evict(1)
+    statement.evict_all(np.arange(2 * each))
     assert held(of) == (0, 0)
     statement.rollback()
-    assert held(of) == (1500, 1500)
+    assert held(of) == (1500 * each, 1500 * each)
 
 
 def test_what_moves_counts_by_its_new_card_and_by_the_old_one_once_it_is_taken_back():
