@@ -407,7 +407,7 @@ def without_pods(objects: Iterable[Manifest], jobs: Collection[str]) -> list[str
         for obj in objects
         if isinstance(obj, (Job, ReplicaSet, Deployment, StatefulSet, PartialObject))
         and not (meta := obj.metadata).uid
-        and (kind := obj.kind if isinstance(obj, PartialObject) else obj.KIND) not in _GROUPS
+        and (kind := obj.kind if isinstance(obj, PartialObject) else obj.KIND) != GANG_API_KIND
         and (
             labels.QUEUE in meta.labels
             or (kind == Job.KIND and f"{meta.namespace}/{meta.name}" in jobs)
@@ -418,9 +418,6 @@ def without_pods(objects: Iterable[Manifest], jobs: Collection[str]) -> list[str
     named = f"{', '.join(found[:_MOST_SHOWN])}{more}"
     why = "no pods are among the manifests, and none are made: nothing of it is decided"
     return [f"of {named} {why}"] if found else []
-
-
-_GROUPS: Final = frozenset({"PodGroup", GANG_API_KIND})
 
 
 def _row_of(other: Other, table: Table) -> Workload | None:
