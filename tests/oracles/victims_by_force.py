@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import combinations
 
 import numpy as np
@@ -211,8 +212,8 @@ class Force:
     def cost(self, places: Sequence[int], number: int) -> tuple[int, ...]:
         """Return what a set costs: the least is the cheapest.
 
-        First whose queues give first, then fewest pods, least important, fewest GPU-seconds. By a
-        policy with an order of victims the one that ends first in it.
+        First whose queues give first of what they have above their shares, then fewest pods, least
+        important, fewest GPU-seconds. By a policy with an order of victims the one that ends first.
         """
         if self.session.ask.orders_victims:
             order = self.order(number)
@@ -224,9 +225,21 @@ class Force:
         worked = (
             units.amounts[GPU_ROW, list(places)] * (1 + (NOW_S - since_s).astype(np.int64))
         ).sum()
-        queues = list(dict.fromkeys(units.queue.tolist()))
-        turn = max(queues.index(it) for it in units.queue[list(places)].tolist())
+        turn = max(self.turns[at] for at in places)
         return turn, self.pods_of(places), int(jobs.priority[of_units].max()), int(worked)
+
+    @cached_property
+    def turns(self) -> list[int]:
+        """Return when each unit's queue gives it: last what leaves it with less than its share."""
+        left = self.session.held[GPU_ROW].copy()
+        turns: list[int] = []
+        assert self._all is not None
+        queues = list(dict.fromkeys(self._all.queue.tolist()))
+        for at, queue in enumerate(self._all.queue.tolist()):
+            left[queue] -= self._all.amounts[GPU_ROW, at]
+            is_below = left[queue] < self.session.fair_share[GPU_ROW, queue]
+            turns.append(len(queues) if is_below else queues.index(queue))
+        return turns
 
     def order(self, number: int) -> list[int]:
         """Return the units that a pass may take, in the order in which it takes them."""

@@ -453,7 +453,7 @@ class _Attempt:
         """Return columns ``(B,)`` of what sets cost, the most important first.
 
         Where a policy orders victims, the set that ends first in that order is the cheapest. Else
-        queues give in their order, the one furthest above its share first; then the fewest pods go
+        queues give in their order what they have above their shares; then the fewest pods go
         or move; of as many the least important, and then those whose GPUs have worked the least,
         for they begin anew. Between equals the order of victims decides.
         """

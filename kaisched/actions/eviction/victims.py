@@ -490,11 +490,30 @@ class VictimList:
 
     @property
     def turn(self) -> IntVec:
-        """``(V,)`` whose turn it is to give: 0 for units of the first unit's queue, and so on."""
+        """``(V,)`` whose turn it is to give: 0 for units of the first unit's queue, and so on.
+
+        A queue gives in its turn what it has above its fair share. Units that leave it with less
+        come last, those of all queues alike.
+        """
         if self._turn is None:
-            _, first, which = np.unique(self.victims.queue, return_index=True, return_inverse=True)
-            self._turn = first.argsort().argsort()[which]
+            victims = self.victims
+            _, first, which = np.unique(victims.queue, return_index=True, return_inverse=True)
+            turn = first.argsort().argsort()[which]
+            turn[self._are_below_share()] = len(first)
+            self._turn = turn
         return self._turn
+
+    def _are_below_share(self) -> BoolVec:
+        """``(V,)`` units whose queue has fewer GPUs than its fair share once they have gone too."""
+        session, queue = self._session, self.victims.queue
+        order = queue.argsort(kind="stable")
+        gpus, queue = self.victims.amounts[GPU, order], queue[order]
+        starts = _starts(queue)
+        gone = gpus.cumsum()
+        gone -= (gone[starts] - gpus[starts]).repeat(np.diff(starts, append=len(queue)))
+        is_below = np.zeros(len(order), np.bool_)
+        is_below[order] = session.held_now[GPU, queue] - gone < session.fair_share[GPU, queue]
+        return is_below
 
     @property
     def lost(self) -> IntVec:

@@ -61,6 +61,35 @@ def promised(result):
     return {each.pod.partition("/")[2]: each.node for each in result.nominations}
 
 
+def over_share(far, near):
+    """Return 8 GPUs that two queues without quota hold, in pods of some GPUs; a third is due 3."""
+    due = {"far": 0, "near": 0, "own": 3}
+    queues = [QueueRow(name, quota={"gpu": 1000 * gpu}) for name, gpu in due.items()]
+    return Cluster(
+        (node("n0", 8),),
+        tuple(queues),
+        (
+            *(job(f"far{at}", "far", (gpu, 1, "n0")) for at, gpu in enumerate(far)),
+            *(job(f"near{at}", "near", (gpu, 1, "n0")) for at, gpu in enumerate(near)),
+            job("w", "own", (3, 1)),
+        ),
+    )
+
+
+def test_the_queue_furthest_above_its_share_gives_first():
+    """Of 8 GPUs 3 are claimed and 2 are all that one queue wants: the other has 3 above its 3."""
+    result, broken = decide(over_share(far=(1, 1, 1, 3), near=(1, 1)), IN_PLACE)
+    assert (evicted(result), broken) == (["far3-0"], [])
+    result, broken = decide(over_share(far=(1, 1, 1, 1, 1, 1), near=(2,)), IN_PLACE)
+    assert (evicted(result), broken) == (["far3-0", "far4-0", "far5-0"], [])
+
+
+def test_what_stands_within_a_share_gives_by_the_fewest_pods():
+    """Three pods of one queue would leave it with 2 of its 2.5 GPUs: it would take them back."""
+    result, broken = decide(over_share(far=(1, 1, 1, 1, 1), near=(3,)), IN_PLACE)
+    assert (evicted(result), broken) == (["near0-0"], [])
+
+
 def gang_with_an_elastic_pod():
     return Cluster(
         (node("n0", 4),),
