@@ -293,25 +293,31 @@ class _Attempt:
         return 1 if self._moving is not None and self._moving.must_evict else None
 
     def _single_pods(self, future: Future) -> Iterator[_Set]:
-        """Yield units of one pod that alone make room for a pod more, of the queue to give first.
+        """Yield units of one pod that alone make room for a pod more, as long as nothing costs less.
 
-        Nothing costs less.
+        That is up to the turn of the first unit that would have to go with others.
         """
         if self._is_by_policy or self._moving or self._session.capacity.is_by_card(future.shape):
             return
         node, place, held = self._list.pods.by_node([at for at, _ in future.asked])
         lack = self._session.capacity.without().lack(future.asked, np.maximum(future.room, 0) + 1)
-        use = np.logical_and.reduce(held >= lack.take(node, axis=1), axis=0)
-        use &= (self._rank.take(place) >= 0) & (self._list.sizes.take(place) == 1)
+        lack = lack.take(node, axis=1)
+        goes = self._rank.take(place) >= 0
         if future.allowed is not None:
-            use &= future.allowed.take(node)
-        use &= self._turn.take(place) == 0
+            goes &= future.allowed.take(node)
+        use = goes & (self._list.sizes.take(place) == 1)
+        use &= np.logical_and.reduce(held >= lack, axis=0)
+        if self._list.victims.split_off:
+            use &= ~np.isin(place, list(self._list.victims.along))
+        turn = self._turn.take(place)
+        among = goes & ~use & np.logical_or.reduce((held > 0) & (lack > 0), axis=0)
+        use &= turn <= turn.min(where=among, initial=np.iinfo(np.int64).max)
         found = place[use]
+        turn, rank = turn[use], self._rank.take(found)
         priority, lost = self._list.priority.take(found), self._list.lost.take(found)
-        for at in _lowest((priority, lost, self._rank.take(found)), _ASKED[-2]).tolist():
-            if not self._list.along(int(found[at])):
-                cost = (0.0, 1.0, float(priority[at]), float(lost[at]))
-                yield _Set(cost, (int(self._rank[found[at]]),))
+        for at in _lowest((turn, priority, lost, rank), _ASKED[-2]).tolist():
+            cost = (float(turn[at]), 1.0, float(priority[at]), float(lost[at]))
+            yield _Set(cost, (int(rank[at]),))
 
     def _node_tiers(self, future: Future) -> Iterator[list[RowVec]]:
         """Yield the units of a few nodes at a time, the nodes with the least to lose first."""
