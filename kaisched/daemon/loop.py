@@ -130,6 +130,7 @@ class Loop:
             garbage.tend()
             ended_s = monotonic_s()
             if not self._end.wait(min(LEAST_GAP_S, self._period_s)):
+                self._answer(cycle)  # before what may take long
                 self._run_deferred(cycle)
                 self._rest(cycle, ended_s + self._period_s)
         self.health.stopping()
@@ -140,17 +141,23 @@ class Loop:
         if self._view is None:
             self._news.wait(max(until_s - monotonic_s(), 0.0))
             return
-        result, inquiries = None if cycle is None else cycle.result, self._view.inquiries
+        inquiries = self._view.inquiries
+        self._answer(cycle)
+        while not self._news.is_set() and (left_s := until_s - monotonic_s()) > 0:
+            due_s = inquiries.due_in_s()
+            self._bell.wait(left_s if due_s is None else min(left_s, due_s))
+            self._bell.clear()
+            self._answer(cycle)
+        inquiries.forget()
+
+    def _answer(self, cycle: Cycle | None) -> None:
+        """Answer the first reader of the view who waits."""
+        if self._view is None:
+            return
         try:
-            inquiries.answer(result)
-            while not self._news.is_set() and (left_s := until_s - monotonic_s()) > 0:
-                due_s = inquiries.due_in_s()
-                self._bell.wait(left_s if due_s is None else min(left_s, due_s))
-                self._bell.clear()
-                inquiries.answer(result)
+            self._view.inquiries.answer(None if cycle is None else cycle.result)
         except Exception as error:  # noqa: BLE001 - a plugin may fail at any question
             self._log.error("inquiry_failed", cycle=self.cycles, exc_info=error)
-        inquiries.forget()
 
     def _run_deferred(self, cycle: Cycle | None) -> None:
         """Do deferred work; after the next cycle if one is requested, but not for ever."""

@@ -238,12 +238,29 @@ def test_an_inquiry_that_fails_costs_no_cycle(monkeypatch):
     )
     cycle = loop.cycle()
     monkeypatch.setattr(view.inquiries, "_tell", lambda *_: 1 / 0)
-    monkeypatch.setattr(view.inquiries, "ring", lambda: loop._rest(cycle, float("inf")))
+    monkeypatch.setattr(view.inquiries, "ring", lambda: loop._rest(cycle, 0.0))
     said = []
     monkeypatch.setattr(loop._log, "error", lambda event, **_: said.append(event))
     assert view.inquiries.ask(["team/j0"], 0.0) == {}
     assert said == ["inquiry_failed"]
     assert loop.cycle() is not None
+
+
+def test_readers_are_answered_before_work_that_was_put_off(monkeypatch):
+    cluster, view, done = StoreCluster(), Publisher("default"), []
+    loop = Loop(
+        cluster,
+        cluster,
+        default_policy(),
+        ManualClock(),
+        CycleCollector(),
+        period_s=1.0,
+        view=view,
+        between=lambda _: (done.append("put off"), loop.stop()),
+    )
+    monkeypatch.setattr(view.inquiries, "answer", lambda _: done.append("answered"))
+    loop.run()
+    assert done[:2] == ["answered", "put off"]
 
 
 def test_an_earlier_cycle_of_a_simulation_is_looked_at():
