@@ -7,6 +7,7 @@ pod cannot join a gang by naming it. Owners that are not known yet are looked at
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
@@ -17,7 +18,7 @@ from kaisched.cluster.pods import PodRow
 from kaisched.core.titles import TopOwner
 from kaisched.errors import ObjectError
 from kaisched.objects import labels
-from kaisched.objects.gangs import GANG_API, GANG_API_KIND, GANG_API_PLURAL, KNOWN, SPARK
+from kaisched.objects.gangs import GANG_API, GANG_API_KIND, GANG_API_PLURAL, KNOWN, SPARK, needed_by
 from kaisched.objects.podgroup import PodGroup
 from kaisched.objects.wire import ObjectMeta, OwnerReference
 from kaisched.objects.workloads import Gang, Table, Workload, segment_of
@@ -164,15 +165,27 @@ class Grouper:
         if pod.scheduling_group:
             key = _group_key(GANG_API, pod.namespace, pod.scheduling_group)
             named = self._named.get(key)
-            if named is None or not named.gang.is_each:
+            if named is None or not (named.gang.is_each or self._covers(chain, named.gang)):
                 return self._named_group(pod, owners, uids, _BY_NAME, pod.scheduling_group)
-            # It says nothing about a gang: the owners say, and the pod, and only then the group.
+            # It says nothing about a gang, or less: the owners say, the pod, and then the group.
             pod, uids = _with_defaults(pod, named), (*uids, key)
         for rule in self._by_label:
             if group := pod.meta.labels.get(rule.name_label):
                 return self._named_group(pod, owners, uids, rule, group)
         member = self._owned(pod, chain, (*owners, pod.meta), uids)
         return replace(member, missing=self._missing_in(chain))
+
+    def _covers(self, chain: list[_Link], gang: Gang) -> bool:
+        """Tell whether the owners' gang needs as many pods as a group of the gang API."""
+        top, _ = _group_of(chain, self._table)
+        if top is None or top.owner is None or gang.node_label or gang.unsupported:
+            return False
+        needed = needed_by(top.owner.gang)
+        for link in chain:  # of annotations the outermost counts
+            if link.owner is not None:
+                with suppress(ObjectError):  # which is told where the job is read
+                    needed = labels.batch_min_member_of(link.owner.meta) or needed
+        return needed >= max(gang.minimum, 2)
 
     def top_owner_of(self, group: ObjectMeta) -> TopOwner:
         """Return what a PodGroup comes from: itself, or what owns it if a controller made it."""

@@ -25,6 +25,7 @@ from kaisched.core.tables import (
 from kaisched.core.titles import TopOwner
 from kaisched.errors import ObjectError, join_path
 from kaisched.objects import labels, wire
+from kaisched.objects.gangs import GANG_API
 from kaisched.objects.labels import NON_PREEMPTIBLE, PREEMPTIBLE
 from kaisched.objects.pod import NEVER
 from kaisched.objects.podgroup import PodGroup, PodGroupSpec, SubGroupSpec
@@ -516,6 +517,8 @@ def _structure(
     for meta in reversed(member.metas):
         minimum = labels.batch_min_member_of(meta) or minimum
     gang = member.gang
+    if minimum is not None and member.rule.api_group == GANG_API:
+        minimum = max(minimum, gang.minimum)
     if minimum is not None and gang.segments:
         path = join_path("metadata", "annotations", labels.BATCH_MIN_MEMBER)
         raise ObjectError("beside segments, which need all of their pods", path=path, fix=_DROP_IT)

@@ -87,6 +87,21 @@ def _tree_fault(gang: Gang) -> str:
     return ""
 
 
+def needed_by(gang: Gang) -> int:
+    """Return how many pods must start together: of subgroups the least that suffice."""
+
+    def of(parent: str, needed: int | None) -> int:
+        parts = [
+            of(it.name, it.min_sub_group) if it.name in parents else (it.min_member or 0)
+            for it in gang.sub_groups
+            if it.parent == parent
+        ]
+        return sum(sorted(parts)[:needed])
+
+    parents = {it.parent for it in gang.sub_groups}
+    return of("", gang.min_sub_group) if gang.sub_groups else gang.minimum
+
+
 def sized(pods: int) -> Gang:
     """Return a gang of so many pods; of one pod if the number is invalid."""
     return Gang(minimum=pods if 1 <= pods <= MOST else 1)

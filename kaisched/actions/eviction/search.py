@@ -293,7 +293,7 @@ class _Attempt:
         return 1 if self._moving is not None and self._moving.must_evict else None
 
     def _single_pods(self, future: Future) -> Iterator[_Set]:
-        """Yield units of one pod that alone make room for a pod more, as long as nothing costs less.
+        """Yield units of one pod that alone make room for a pod more, while nothing costs less.
 
         That is up to the turn of the first unit that would have to go with others.
         """

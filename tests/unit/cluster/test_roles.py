@@ -393,6 +393,39 @@ def test_pods_wait_for_the_job_that_a_group_says_nothing_about():
     assert set(reasons(decide(store)).values()) == {"GangIncomplete"}
 
 
+def gang_of_api(pods, **spec):
+    said = {"schedulingPolicy": {"gang": {"minCount": pods}}, **spec}
+    return owner("PodGroup", "j", uid="uid-of-group", spec=said)
+
+
+@pytest.mark.parametrize(
+    ("of_group", "of_owner", "needed"), [(2, 4, 4), (4, 2, 4), (4, 4, 4), (3, 0, 3), (1, 3, 3)]
+)
+def test_of_a_group_and_its_owners_the_larger_gang_counts(of_group, of_owner, needed):
+    notes = {"kai.scheduler/batch-min-member": str(of_owner)} if of_owner else {}
+    objects = [owner("Job", "j", annotations=notes), *map(grouped, range(4))]
+    store = store_of(gang_of_api(of_group), *objects)
+    name = "ns/pg-j-uid-j" if of_owner >= of_group else "ns/pg-j-uid-of-group"
+    assert list(store.snapshot().jobs.name) == [name]
+    assert minimums(store, name) == {"default": needed}
+
+
+def test_a_group_of_some_pods_of_a_gang_with_roles_does_not_tear_it():
+    """The head and two workers start together or not at all, whatever group a worker names."""
+    some = {"spec": {"schedulingGroup": {"podGroupName": "j"}}}
+    workers = [worker(at, gpus=3, **some) for at in range(2)]
+    objects = [gang_of_api(2), ray(2, least=2), *workers]
+    assert placed(decide(store_of(*objects))) == {}
+    assert len(placed(decide(store_of(*objects, head(gpus=1))))) == 3
+
+
+def test_a_domain_that_a_group_asks_for_holds_beside_a_gang_of_its_owner():
+    wish = {"schedulingConstraints": {"topology": [{"key": "rack"}]}}
+    notes = {"kai.scheduler/batch-min-member": "4"}
+    store = store_of(gang_of_api(2, **wish), owner("Job", "j", annotations=notes), grouped(0))
+    assert list(store.snapshot().jobs.name) == ["ns/pg-j-uid-of-group"]
+
+
 def test_the_class_of_a_group_counts_where_its_owners_name_none():
     named = basic(priorityClassName="build")
     assert job(store_of(named, owner("Job", "j"), grouped(0)))["priority"] == 100
