@@ -2,12 +2,8 @@
 
 import pytest
 
-from kaisched.cluster.aversion import Aversion
-from kaisched.cluster.pods import Ours, pod_row
 from kaisched.cluster.store import StateStore
 from tests.contract.clusters import pod
-
-OURS = Ours(frozenset({"kaisched"}), "", ())
 
 
 def averse(name="guard", key="zone", app="x", operator="In", **more):
@@ -66,13 +62,3 @@ def test_a_term_that_is_gone_tells_new_pods_apart_no_more():
     for name, app in (("s", "x"), ("t", "y")):
         store.upsert_pod(pod(name, labels={"app": app}))
     assert shapes(store, "r", "s", "t") == [0, 0, 0]
-
-
-def test_nothing_is_kept_of_pods_that_are_gone():
-    known = Aversion()
-    row = pod_row(averse(), OURS)
-    known.record(row)
-    assert known.against(pod_row(pod("p", labels={"app": "x"}), OURS))
-    known.forget(row.key)
-    empty = Aversion()
-    assert vars(known) == vars(empty)

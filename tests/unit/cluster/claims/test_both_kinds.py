@@ -81,23 +81,6 @@ def test_a_gang_runs_over_nodes_of_both_kinds_or_not_at_all(resource):
 
 
 @BOTH
-def test_a_gang_of_one_more_than_both_kinds_have_waits_whole(resource):
-    world = migrating(resource, team=8)
-    world.put(
-        "PodGroup",
-        "g",
-        "team",
-        metadata={"labels": {"kai.scheduler/queue": "team"}},
-        spec={"minMember": 4},
-    )
-    for at in range(4):
-        asking_pod(world, f"a{at}", resource=resource, group="g")
-    world.cycle()
-    assert set(world.nodes.values()) == {""}
-    assert list(world.claims()) == []
-
-
-@BOTH
 def test_each_gpu_is_divided_and_held_once(resource):
     world = migrating(resource, team=8)
     assert world.cluster.snapshot().total[GPU] == 3000
@@ -175,18 +158,6 @@ def test_a_pod_larger_than_the_nodes_with_the_plugin_goes_to_the_driver():
     assert world.nodes == {"a": "n2", "b": ""}
     assert [len(it.status.allocation.devices.results) for it in world.claims()] == [4]
     assert world.reason("b")[0] == "ExceedsAnyNode"
-
-
-def test_a_node_that_has_both_gives_by_its_plugin():
-    world = migrating(plugin=2, driver=2, team=8)
-    slices = {"driver": DRIVER, "nodeName": "n1", "devices": [{"name": "gpu-0"}]}
-    pool = {"name": "n1", "generation": 1, "resourceSliceCount": 1}
-    world.put("ResourceSlice", "n1-gpus", spec={**slices, "pool": pool})
-    for at in range(5):
-        asking_pod(world, f"p{at}")
-    world.cycle()
-    assert sorted(world.nodes.values()) == ["", "n1", "n1", "n2", "n2"]
-    assert {it.status.allocation.devices.results[0].pool for it in world.claims()} == {"n2"}
 
 
 def test_a_pod_of_which_only_the_plugin_knows_the_resource_stays_off_the_driver():
@@ -378,20 +349,6 @@ def test_while_claims_cannot_be_read_pods_go_to_the_plugin():
     store.look_again(store.device_claims.set_reading("on"))
     world.cycle()
     assert sorted(world.nodes.values()) == ["n1", "n2"]
-
-
-def test_work_of_lower_priority_is_preempted_on_both_kinds():
-    world = migrating(plugin=1, driver=1, team=2)
-    asking_pod(world, "low0", labels={"priorityClassName": "train"})
-    asking_pod(world, "low1", labels={"priorityClassName": "train"})
-    world.cycle()
-    assert sorted(world.nodes.values()) == ["n1", "n2"]
-    asking_pod(world, "high0", labels={"priorityClassName": "build"})
-    asking_pod(world, "high1", labels={"priorityClassName": "build"})
-    for _ in range(4):
-        world.cycle()
-    assert sorted([world.nodes["high0"], world.nodes["high1"]]) == ["n1", "n2"]
-    assert users(world) == [it for it, node in world.nodes.items() if node == "n2"]
 
 
 def test_what_a_claim_counts_as_is_what_the_pod_asks_for():

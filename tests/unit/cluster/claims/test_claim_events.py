@@ -36,22 +36,6 @@ def store_of(*objects):
     return store
 
 
-def test_the_end_of_a_pod_is_not_that_of_another_of_its_name():
-    old, new = pod("1", claim="c"), pod("2", claim="c")
-    store = store_of(obj("ResourceClaim", "c", uid="c", spec=asking(1)), old, new)
-    update(store, old, is_gone=True)
-    assert store.device_claims.users_of("team/c") == ["team/p"]
-    update(store, new, is_gone=True)
-    assert store.device_claims.users_of("team/c") == []
-
-
-def test_a_pod_in_the_place_of_another_has_none_of_its_claims():
-    store = store_of(obj("ResourceClaim", "c", uid="c", spec=asking(1)), pod("1", claim="c"))
-    update(store, pod("2"))
-    assert store.device_claims.users_of("team/c") == []
-    assert store.snapshot().claims is None
-
-
 @pytest.mark.parametrize("is_first", [False, True])
 def test_a_template_says_that_claims_are_read_whenever_it_comes(is_first):
     template = obj("ResourceClaimTemplate", "t", spec={"spec": asking(1)})
@@ -117,17 +101,6 @@ def test_a_claim_that_does_not_say_how_much_it_has_of_a_device_has_all_of_it(amo
     assert world.nodes["a"] == ""
 
 
-def test_a_claim_on_less_than_one_device_is_one_on_one():
-    world = World(team=9)
-    world.node("n1", "H100", "H100")
-    spec = {"spec": asking(-1)}
-    world.cluster.load([stored("ResourceClaimTemplate", "t", spec=spec)])
-    world.pod("a", "team", "t")
-    world.cycle()
-    [found] = world.claims()
-    assert world.devices(found.name) == ["n1/gpu-0"]
-
-
 def test_a_running_pod_counts_its_devices_whatever_becomes_of_the_owner_of_its_claim():
     world, store = running()
     claim = next(world.claims())
@@ -174,28 +147,6 @@ def test_a_common_claim_counts_for_a_job_from_which_its_first_pod_is_taken():
     assert [counts(world, name) for name in "ab"] == [(1000, 1000), (0, 0)]
     world.pod("a", "team", claim="c", group="h")
     assert [counts(world, name) for name in "ab"] == [(1000, 1000), (1000, 1000)]
-
-
-def test_what_claims_asked_for_is_forgotten_with_the_pods_that_asked():
-    store = store_of(obj("ResourceClaim", "c", uid="c", spec=asking(1)), pod("1", claim="c"))
-    store.snapshot()
-    for at in range(1100):
-        spec = asking(1)
-        opaque = {"driver": DRIVER, "parameters": {"domain": at}}
-        spec["devices"]["config"] = [{"opaque": opaque}]
-        claim = obj("ResourceClaim", f"c{at}", uid=f"c{at}", spec=spec)
-        named = {"resourceClaims": [{"name": "c", "resourceClaimName": f"c{at}"}]}
-        user = obj("Pod", f"p{at}", uid=f"p{at}", spec={"schedulerName": "kaisched", **named})
-        for it in (claim, user):
-            update(store, it)
-        for it in (user, claim):
-            update(store, it, is_gone=True)
-    table = store.snapshot().claims
-    assert sum(bool(it.requests) for it in table.specs) == 1
-    [use] = store.pods.pod("team/p").constraints.claims
-    assert table.specs[use.spec].requests
-    again = obj("ResourceClaim", "d", uid="d", spec=asking(1))
-    assert store.device_claims.specs.number_of(again, is_allocated=False) == use.spec
 
 
 @pytest.mark.parametrize("resource", ["cpu", "kubernetes.io/gpu", ""])

@@ -103,19 +103,6 @@ def shared(world, size="80Gi"):
     publish(world, "n1", nodeName="n1", devices=[device])
 
 
-def test_claims_have_parts_of_one_gpu_as_long_as_its_memory_lasts():
-    """30 and 30 of 80: a third waits until one of them has left; each counts 0.375 of a GPU."""
-    world = World(others=0)
-    world.put("Queue", "team", spec={"resources": {"gpu": {"quota": 0, "limit": 1.125}}})
-    shared(world)
-    ask(world, "part", capacity={"requests": {"memory": "30Gi"}})
-    pods(world, "part", "a", "b", "c")
-    assert places(world, 2) == ["", "n1", "n1"]
-    assert world.reason(next(it for it, at in world.nodes.items() if not at))[0] == "NoRoom"
-    world.delete(next(it for it, at in world.nodes.items() if at))
-    assert places(world, 1) == ["n1", "n1"]
-
-
 def test_a_claim_that_names_no_amount_has_the_whole_device():
     world = World(team=0)
     shared(world)

@@ -1,14 +1,9 @@
 """Shares that are claims, when templates, claims and pods come, change and go."""
 
-import dataclasses
-
-import pytest
 from msgspec.structs import replace
 
-from kaisched.cluster.claims.generated import Waiting
 from kaisched.cluster.store import update
 from kaisched.objects.decode import decode_object
-from kaisched.objects.devices import ClaimAllocation
 from kaisched.objects.devices import ResourceClaimTemplate as Template
 from tests.unit.cluster.claims.test_share_claims import share, with_memory, world_of
 from tests.unit.cluster.claims.test_shared_devices import shared_node
@@ -59,13 +54,6 @@ def test_a_pod_that_asks_for_another_share_needs_the_template_of_the_first_no_mo
     assert wanted() == []
 
 
-def test_another_claim_of_a_pod_with_a_share_has_its_own_reason():
-    world = world_of([80])
-    share(world, "a", others=["nic"])
-    world.cycle()
-    assert "claim nic is not made from its template yet" in world.reason("a")[1]
-
-
 def test_a_claim_that_is_there_needs_no_template_any_more():
     world = world_of([])
     share(world, "a", part="5")
@@ -77,17 +65,3 @@ def test_a_claim_that_is_there_needs_no_template_any_more():
     assert [it.name for it in world.claims()] == ["a-gpu-share"]
     world.cluster.delete(template)
     assert list(store.device_claims.shares.wanted(lambda _: True)) == []
-
-
-def test_a_foreign_claim_that_has_devices_is_decided_by_itself():
-    world = world_of([80])
-    world.cluster.load([template_of("kaisched-gpu-fraction-0.5", "1Gi")])
-    share(world, "a")
-    world.cluster.snapshot()
-    [claim] = world.claims()
-    shares, pod = world.cluster.store.device_claims.shares, world.cluster.store.pods.pod("team/a")
-    with pytest.raises(Waiting, match="does not ask for"):
-        shares.check(pod, "gpu-share", claim)
-    shares.check(dataclasses.replace(pod, node="n1"), "gpu-share", claim)
-    status = replace(claim.status, allocation=ClaimAllocation())
-    shares.check(pod, "gpu-share", replace(claim, status=status))

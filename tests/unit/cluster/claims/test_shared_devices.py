@@ -1,6 +1,5 @@
 """Parts of devices: how many fit, and what they count in queues and on nodes."""
 
-import random
 from collections import Counter
 from dataclasses import replace
 from fractions import Fraction
@@ -89,21 +88,6 @@ def test_a_device_without_memory_is_measured_by_its_first_capacity():
     assert measure_of(device()).part({}) == Gpus(0, 1)
 
 
-def test_two_halves_share_a_device_and_the_third_waits():
-    world = World(team=4)
-    shared_node(world, "n1", 80)
-    template(world, "half", "40Gi")
-    for name in "abc":
-        world.pod(name, "team", "half")
-    assert counts(world, "a") == (500, 500)
-    world.cycle()
-    world.cycle()
-    assert sorted(world.nodes.values()) == ["", "n1", "n1"]
-    assert fullness(world) == {"n1/gpu-0": 1}
-    [waiting] = [it for it, node in world.nodes.items() if not node]
-    assert world.reason(waiting)[0] == "NoRoom"
-
-
 def test_amounts_refuse_nothing_that_a_device_has_room_for():
     """Six sixths are 1002 thousandths if each is rounded to the nearest."""
     world = World(team=4)
@@ -162,48 +146,6 @@ def test_a_whole_device_and_parts_do_not_meet():
     assert sorted(fullness(world).values()) == [Fraction(1, 2), 1]
 
 
-def test_shares_of_two_devices_are_on_two():
-    world = World(team=4)
-    shared_node(world, "n1", 80)
-    shared_node(world, "n2", 80, 80)
-    template(world, "pair", "40Gi", 2)
-    world.pod("a", "team", "pair")
-    assert counts(world, "a") == (1000, 1000)
-    # A device may be had twice by one claim: Kubernetes looks at each device once for a request.
-    world.cycle()
-    assert world.devices("a-pair") == ["n2/gpu-0", "n2/gpu-1"]
-
-
-def test_parts_are_reclaimed_and_only_as_many_as_needed():
-    world = World(a=1, b=1)
-    shared_node(world, "n1", 80, 80)
-    template(world, "half", "40Gi")
-    for at in range(4):
-        world.pod(f"a{at}", "a", "half")
-    world.cycle()
-    world.pod("b1", "b", "half")
-    result = world.cycle()
-    assert [it.action for it in result.evictions] == ["reclaim"]
-    world.cycle()
-    assert world.nodes["b1"] == "n1"
-    assert sum(map(bool, world.nodes.values())) == 4
-
-
-def test_a_gang_of_parts_starts_whole_or_not_at_all():
-    world = World(team=9)
-    shared_node(world, "n1", 80)
-    template(world, "half", "40Gi")
-    world.put("PodGroup", "pg", "team", spec={"minMember": 3, "queue": "team"})
-    for name in "abc":
-        world.pod(name, "team", "half", group="pg")
-    world.cycle()
-    assert set(world.nodes.values()) == {""}
-    assert fullness(world) == {}
-    shared_node(world, "n2", 80)
-    world.cycle()
-    assert Counter(world.nodes.values()) == {"n1": 2, "n2": 1}
-
-
 def test_a_part_counts_as_before_while_its_driver_publishes_nothing():
     world = World(team=4)
     shared_node(world, "n1", 80)
@@ -212,32 +154,6 @@ def test_a_part_counts_as_before_while_its_driver_publishes_nothing():
     world.cycle()
     world.cluster.delete(world.slices["n1-gpus"])
     assert counts(world, "a") == (500, 500)
-
-
-@pytest.mark.parametrize("seed", range(6))
-def test_in_any_history_no_device_is_overfull(seed):
-    chance = random.Random(f"parts {seed}")
-    world = World(a=2, b=2)
-    for at in range(3):
-        shared_node(world, f"n{at}", *chance.choices([40, 80], k=chance.randrange(1, 4)))
-    world.template("whole")
-    for size in (5, 20, 27, 40):
-        template(world, f"of-{size}", f"{size}Gi")
-    template(world, "pair", "13Gi", 2)
-    for step in range(12):
-        for _ in range(chance.randrange(4)):
-            name = f"p{step}{chance.randrange(1000)}"
-            kinds = ["whole", "of-5", "of-20", "of-27", "of-40", "pair"]
-            world.pod(name, chance.choice("ab"), chance.choice(kinds))
-        running = [it for it, node in world.nodes.items() if node]
-        if running and chance.random() < 0.4:
-            world.delete(chance.choice(running))
-        world.cycle(for_s=chance.choice([0.5, 2.0]))
-        assert all(it <= 1 for it in fullness(world).values())
-    for name in list(world.nodes):
-        world.delete(name)
-    world.cluster.advance_to(world.cluster.clock.now_s() + 10)
-    assert list(world.claims()) == []
 
 
 def test_devices_that_come_and_go_are_not_remembered_for_ever():

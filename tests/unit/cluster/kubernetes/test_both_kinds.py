@@ -48,30 +48,6 @@ def test_only_the_pod_on_the_node_without_the_plugin_gets_a_claim(world, shard):
     assert len(world.claims()) == 1
 
 
-def test_a_turn_after_both_are_bound_changes_nothing(world, shard):
-    world.asking_pod("a")
-    world.asking_pod("b")
-    assert len(shard.cycle()) == 2
-    for _ in range(3):
-        shard.hear()
-        before = shard.store.snapshot()
-        shard.decide()
-        shard.send()
-    shard.hear()
-    assert shard.store.snapshot().allocated.tolist() == before.allocated.tolist()
-    assert shard.store.device_claims.generated.changed == set()
-
-
-def test_the_room_of_the_plugin_is_given_again_once_its_pod_is_gone(world, shard):
-    for name in "abc":
-        world.asking_pod(name)
-    bound = shard.cycle()
-    [waiting] = {"a", "b", "c"} - bound.keys()
-    world.delete_pod(next(pod for pod, node in bound.items() if node == "p1"))
-    assert shard.cycle() == {waiting: "p1"}
-    assert told(world, waiting) is None
-
-
 @pytest.mark.parametrize("write", CLAIM_WRITES, ids=["make", "mark", "allocate", "tell"])
 @pytest.mark.parametrize("effect", ["drop_before", "drop_after"])
 def test_a_lost_answer_of_a_write_makes_one_claim(world, shard, server, write, effect):

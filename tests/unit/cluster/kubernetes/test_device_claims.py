@@ -9,10 +9,9 @@ from structlog.testing import capture_logs
 from kaisched.cluster.kubernetes import device_claims as module
 from kaisched.cluster.kubernetes.device_claims import FINALIZER
 from kaisched.cluster.kubernetes.resources import DEVICES, PODS
-from kaisched.core.axis import GPU
 from kaisched_apiserver import Fault
 from kaisched_apiserver.access import Rule
-from tests.unit.cluster.kubernetes.live_claims import CLAIMS, LiveWorld, Shard, asking
+from tests.unit.cluster.kubernetes.live_claims import CLAIMS, LiveWorld, Shard
 
 PLURAL = "resourceclaims"
 WRITES = (
@@ -122,25 +121,6 @@ def test_devices_are_taken_from_the_decision_on(world, shard):
     given = Counter(it for name in ("c", "d", "e") for it in world.devices(name))
     assert given == {"n1/gpu-0": 1, "n1/gpu-1": 1}
     assert world.node_of("p-e") == ""
-
-
-def test_a_part_counts_as_what_it_is_of_its_device_from_the_decision_on(client):
-    """Before, the smallest device counts; the claim does not show yet which one it has."""
-    world = LiveWorld(client)
-    for name, size in (("n1", "40Gi"), ("n2", "80Gi")):
-        device = {"name": "gpu-0", "allowMultipleAllocations": True}
-        world.node(name, 1, listed=[device | {"capacity": {"memory": {"value": size}}}])
-    world.cordon("n1")
-    spec = asking()
-    spec["devices"]["requests"][0]["exactly"]["capacity"] = {"requests": {"memory": "20Gi"}}
-    world.must("POST", CLAIMS, {"metadata": {"name": "c"}, "spec": spec})
-    world.pod("p", "c")
-    shard = Shard(client)
-    shard.hear()
-    snapshot = shard.cluster.snapshot()
-    assert snapshot.shapes.charge[GPU, snapshot.tasks.shape_of_task[-1]] == 500
-    assert shard.decide() == {"p": "n2"}
-    assert shard.cluster.snapshot().allocated[GPU].tolist() == [250]
 
 
 def test_a_claim_that_another_has_allocated_meanwhile_is_left_to_it(world, shard):

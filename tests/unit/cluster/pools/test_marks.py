@@ -113,21 +113,6 @@ def test_a_taker_marks_all_pods_that_wait_before_it_decides():
     assert two.has("ns/g-0")
 
 
-def test_a_pod_that_comes_later_is_marked_before_it_counts():
-    notes = {"pod-group-name": "g"}
-    first, late = (
-        listed(f"g-{at}", "one,two", queue_name="a", annotations=notes) for at in range(2)
-    )
-    one = One("one", first)
-    one.has()
-    one.answered(marked(first, "one", 1, "2"))
-    assert one.has("ns/g-0")
-    one.see(late)
-    assert (one.has("ns/g-0"), one.has("ns/g-1")) == (True, False)
-    one.answered(marked(late, "one", 1, "3"))
-    assert one.has("ns/g-1")
-
-
 def test_the_jobs_of_a_pool_that_nobody_serves_are_taken():
     two = One("two", marked(pod_x(), "one", 1, "2"))
     assert not two.has()
@@ -153,105 +138,6 @@ def test_what_is_no_mark_is_none():
     assert pool_condition_of("default 3") == ("", 3)
     others = ("", "one", "one x", " 3", "one 3x", "one 3 3", f"one {'9' * 5000}")
     assert {pool_condition_of(text) for text in others} == {None}
-
-
-def test_a_mark_is_read_as_it_was_written():
-    for mark in (("one", 0), ("", 12)):
-        assert pool_condition_of(pool_condition_text(*mark)) == mark
-
-
-def gang(*pools_and_moves, pools="one, two"):
-    """Pods of one gang with these marks; None for a pod without one."""
-    notes = {"pod-group-name": "g"}
-    pods = [
-        listed(f"g-{at}", pools, queue_name="a", annotations=notes)
-        for at in range(len(pools_and_moves))
-    ]
-    seen = zip(pods, pools_and_moves, strict=True)
-    return [pod if mark is None else marked(pod, *mark, "7") for pod, mark in seen]
-
-
-def test_a_job_that_is_passed_on_stays_away_whatever_is_seen_until_the_answer():
-    first, late = gang(("one", 4), None)
-    one = One("one", first)
-    one.has("ns/g-0")
-    one.answered(marked(first, "one", 5, "8"))
-    assert one.has("ns/g-0")
-    one.store.hand_over("ns/g", "two")
-    moves = list(one.marks)
-    one.see(marked(first, "one", 5, "9"), late)
-    assert not one.has("ns/g-0")
-    assert one.marks == moves  # nothing is marked for a pool that the job leaves
-
-
-def test_a_move_that_was_refused_without_a_change_brings_the_job_back():
-    one = One("one", pod_x())
-    one.has()
-    one.answered(marked(pod_x(), "one", 1, "2"))
-    assert one.has()
-    one.store.hand_over(JOB, "two")
-    assert not one.has()
-    one.owners.settled(one.marks.pop())
-    assert one.has()
-
-
-def test_a_mark_is_sent_once_and_again_if_it_was_refused():
-    one = One("one", pod_x())
-    for _ in range(3):
-        one.store.pools.look_at_all()
-        one.has()
-    assert len(one.marks) == 1
-    one.owners.settled(one.marks.pop())
-    one.store.pools.look_at_all()
-    one.has()
-    assert one.marks == [PoolCondition("ns/x", "x", "1", "one", 1, JOB)]
-
-
-def test_a_job_with_a_pod_that_was_never_marked_is_not_had_yet():
-    two = One("two")
-    two.store.snapshot()  # it leads before it sees the job
-    first, other = gang(("two", 2), None)
-    two.see(other, first)
-    assert not two.has("ns/g-0")
-
-
-def test_a_job_with_a_pod_that_another_pool_has_marked_is_not_had_any_more():
-    two = One("two")
-    two.store.snapshot()
-    first, late = gang(("two", 2), ("one", 1))
-    two.see(first)
-    assert two.has("ns/g-0")
-    two.see(late)
-    assert not two.has("ns/g-0")
-
-
-def test_a_pod_on_a_node_counts_whatever_its_mark():
-    one = One("one")
-    one.store.snapshot()
-    first, running = gang(("one", 2), None)
-    running = replace(running, spec=replace(running.spec, node_name="n-one"))
-    one.see(first, running)
-    assert one.has("ns/g-0")
-    assert one.has("ns/g-1")
-
-
-def test_the_jobs_of_a_pool_that_is_served_are_not_taken_by_the_first_of_the_list():
-    two = One("two", marked(pod_x("two, one"), "one", 1, "2"))
-    assert not two.has()
-    assert two.marks == []
-
-
-def test_nothing_is_kept_of_a_job_that_is_gone():
-    one = One("one", marked(pod_x(), "one", 4, "7"))
-    one.has()
-    one.answered(marked(pod_x(), "one", 5, "8"))
-    assert one.has()
-    one.store.hand_over(JOB, "two")
-    one.store.remove_pod("ns/x")
-    one.store.snapshot()
-    owners = one.owners
-    kept = (owners._pods, owners._records, owners._whole, owners._leaving, owners._old)
-    assert not any(JOB in each for each in kept)
 
 
 def test_one_pool_alone_needs_no_marks():
