@@ -8,30 +8,19 @@ import numpy as np
 import pytest
 
 from kaisched.cli.runs import write
-from kaisched.sim.output.charts import held_chart, hours_chart, share_charts, shown_of
-from kaisched.sim.output.comparison import evicted_chart, wrong_chart
+from kaisched.sim.output.comparison import wrong_chart
 from kaisched.sim.output.files import result_of
 from kaisched.sim.output.page import (
     BOLD_SIZES,
     DARK,
     LIGHT,
     TEXT_SIZE,
-    chart_style,
-    fitted,
-    label,
-    nice_step,
-    short_label,
     ticks_over,
     time_ticks,
     width_of,
 )
 from kaisched.sim.output.plots import (
-    Bars,
     Dot,
-    Line,
-    bars_by_name,
-    bars_over_time,
-    lines_chart,
     scatter_chart,
 )
 from kaisched.sim.output.report import report_html, write_compared, write_pictures
@@ -151,13 +140,6 @@ def test_ticks_are_round_and_reach_the_most(most, last):
     assert np.diff(ticks) == pytest.approx(np.full(len(ticks) - 1, ticks[1]))
 
 
-def test_steps_of_ticks_are_one_two_two_and_a_half_or_five():
-    for span in (0.003, 1.7, 42, 999, 123_456):
-        step = nice_step(span, 5)
-        mantissa = step / 10 ** np.floor(np.log10(step) + 1e-12)
-        assert min(abs(mantissa - nice) for nice in (1, 2, 2.5, 5)) < 1e-9
-
-
 @pytest.mark.parametrize(
     ("end_s", "unit", "last"),
     [
@@ -176,65 +158,7 @@ def test_time_has_the_unit_that_reads_well(end_s, unit, last):
     assert ticks[-1] / size <= last
 
 
-def test_labels_of_amounts():
-    assert [label(value) for value in (0, 0.5, 2, 2.25, 1234.5, 0.004)] == [
-        "0",
-        "0.5",
-        "2",
-        "2.25",
-        "1,234.5",
-        "0.004",
-    ]
-
-
-def test_a_line_has_a_corner_only_where_it_changes():
-    ends = np.arange(1.0, 1001.0)
-    chart = lines_chart("t", "u", [Line("x", ends, np.where(ends < 500, 1.0, 2.0), 0)])
-    path, _sample = re.findall(r'<path d="(M[^"]*)"', chart.inside)
-    assert re.findall("[A-Z]", path) == ["M", "H", "V", "H"]
-
-
-def test_a_sum_has_points_only_where_it_bends_and_is_nowhere_far_from_its_values():
-    ends = np.arange(1.0, 1001.0)
-    values = np.cumsum(np.where(ends < 500, 1.0, 3.0) + np.sin(ends))
-    chart = lines_chart("t", "u", [Line("x", ends, values, 0, is_stepped=False)], width=1220)
-    path = re.search(r'<path d="M([^"]*)"', chart.inside)[1]
-    x, y = np.array([point.split() for point in path.split("L")], float).T
-    assert len(x) < 200
-    exact = 250 - 200 * values / ticks_over(0.0, values[-1])[-1]
-    assert np.abs(np.interp(60 + (1220 - 14 - 60) * ends / 1000, x, y) - exact).max() <= 0.3
-
-
-def test_bars_keep_the_sum_when_spans_are_joined():
-    ends, values = np.arange(1.0, 241.0), np.ones(240)
-    chart = bars_over_time("t", "u", ends, values, 0)
-    assert len(re.findall(r"M[\d.]+ [\d.]+h", chart.inside)) == 60
-
-
-def test_ticks_reach_below_zero_and_have_zero_among_them():
-    assert ticks_over(-18_900, 12_400) == [-20_000, -10_000, 0, 10_000, 20_000]
-    assert ticks_over(-3, 0) == [-3, -2, -1, 0]
-    assert ticks_over(0, 2) == [0, 0.5, 1, 1.5, 2]
-
-
-def test_labels_beside_marks_are_short():
-    values = (-18_903.27, 39.87, 9.15, 0.017, -0.001, 0)
-    assert [short_label(it) for it in values] == ["\u221218,903", "39.9", "9.2", "0.02", "0", "0"]
-
-
 # -- marks ---------------------------------------------------------------------------------------
-
-
-def test_a_bar_of_what_is_missing_goes_to_the_left_and_none_is_drawn_without_a_value():
-    chart = bars_by_name("t", "u", ["a", "b", "c"], [Bars("x", [4.0, -2.0, None], 0)])
-    zero = float(
-        re.search(r'x1="([\d.]+)" y1="32" x2="[\d.]+" y2="[\d.]+" class="axis"', chart.inside)[1]
-    )
-    bars = re.findall(r"M([\d.]+) [\d.]+h([\d.]+)v", chart.inside)
-    (to_right, wide), (to_left, narrow) = [tuple(map(float, bar)) for bar in bars]
-    assert to_right == zero
-    assert to_left + narrow == pytest.approx(zero, abs=0.11)
-    assert wide == pytest.approx(2 * narrow, abs=0.2)
 
 
 def test_runs_of_different_lengths_end_where_they_end(pair):
@@ -254,22 +178,6 @@ def test_colours_are_told_apart_from_each_other_and_from_the_background(palette,
     colours = [lab(colour, np.array(seen)) for colour in (*palette.series, palette.back)]
     for one, other in itertools.combinations(colours, 2):
         assert np.linalg.norm(one - other) >= 15
-
-
-def test_every_class_of_a_chart_has_a_rule(pair, crowd):
-    rules = chart_style()
-    classes = set(re.findall(r'class="([\w-]+)"', report_html([*pair, crowd])))
-    assert classes >= {"line-0", "area-7", "title", "tick"}
-    unruled = {it for it in classes if not re.search(rf"\.{it}[{{,]", rules)}
-    assert unruled <= {"legend", "grid", "wide", "soft"}, "these are told by the page, or by `text`"
-
-
-def test_words_are_cut_to_a_width():
-    assert fitted("research", 60) == "research"
-    cut = fitted(LONG, 60)
-    assert cut.endswith("…")
-    assert LONG.startswith(cut[:-1])
-    assert width_of(cut) <= 60 < width_of(LONG)
 
 
 def test_no_text_covers_another_or_is_cut_off(crowd, pair, tmp_path):
@@ -310,21 +218,6 @@ def test_pictures_stand_alone_and_are_the_same_again(pair, tmp_path):
         assert set(re.findall(r"\w+://[^\"]*", text)) == {SVG[1:-1]}
         assert not re.search(r"<script|<image|href|@import|url\(|var\(", text)
         assert svg_of(one).find(f"{SVG}title").text
-
-
-def test_a_picture_is_a_chart_of_the_report(pair, tmp_path):
-    """A single way to draw: a file differs from the report only in width and legend."""
-    result = pair[0]
-    line, shown = result.timeline, shown_of(result)
-    allocation, shares, hours = write_pictures(result, tmp_path)
-    assert held_chart(line, shown, width=820).inside in allocation.read_text(encoding="utf-8")
-    assert hours_chart(line, shown, width=820).inside in hours.read_text(encoding="utf-8")
-    for chart in share_charts(line, shown, width=820, is_named=False):
-        assert chart.inside in shares.read_text(encoding="utf-8")
-    compared = write_compared(pair, tmp_path).read_text(encoding="utf-8")
-    for chart_of in (wrong_chart, evicted_chart):
-        chart = chart_of(pair, ["short", "long"], width=398, is_named=False)
-        assert chart.inside in compared
 
 
 def test_a_comparison_names_its_runs_once_and_all_queues(pair, tmp_path):

@@ -19,23 +19,6 @@ def every_minute(hours, held):
     return [sample(60 * at, a=held(at)) for at in range(60 * hours + 1)]
 
 
-@pytest.mark.parametrize("held", [(8, 3), (6, 4), (12, 2)], ids=str)
-def test_24_gpu_hours_of_100_are_024(held):
-    """10 GPUs, 10 hours, 24 GPU-hours used at any time: 0.24 of the capacity."""
-    gpus, hours = held
-    store = fill(MemoryStore(Window()), every_minute(10, lambda at: gpus if at < 60 * hours else 0))
-    usage = store.usage(10 * HOUR, ["a"], RESOURCES)
-    assert units_of(usage) == 240_000_000
-    assert (usage.coverage, usage.state, usage.reasons) == (1.0, UsageState.FRESH, ())
-
-
-def test_use_one_half_life_ago_counts_half():
-    store = MemoryStore(Window(half_life_s=HOUR))
-    fill(store, [sample(0, a=8), sample(1, a=0), sample(HOUR, a=0, b=8), sample(HOUR + 1, b=0)])
-    first, second = store.usage(HOUR + 1, ["a", "b"], RESOURCES).parts[2].tolist()
-    assert first * 2 == pytest.approx(second, rel=1e-6)
-
-
 def test_use_has_its_own_age_even_within_a_stretch():
     """Stretches of this window are 14 minutes; a held all for five, then b."""
     store = MemoryStore(Window(half_life_s=12 * HOUR))
@@ -53,16 +36,6 @@ def test_hourly_use_decays_as_published(first, then, share):
     assert units_of(store.usage(2 * HOUR, ["a"], RESOURCES)) == pytest.approx(
         share * PARTS, rel=1e-6
     )
-
-
-def test_what_left_a_sliding_window_no_longer_counts():
-    store = fill(MemoryStore(Window(size_s=HOUR)), every_minute(3, lambda at: 10 * (at < 60)))
-    assert units_of(store.usage(3 * HOUR, ["a"], RESOURCES)) == 0
-
-
-def test_half_of_a_sliding_window():
-    store = fill(MemoryStore(Window(size_s=2 * HOUR)), every_minute(3, lambda at: 10 * (at < 120)))
-    assert units_of(store.usage(3 * HOUR, ["a"], RESOURCES)) == pytest.approx(PARTS / 2, rel=1e-9)
 
 
 def test_a_tumbling_window_begins_anew_at_its_edge():
@@ -121,14 +94,6 @@ def test_without_a_sample_there_is_no_past():
     assert MemoryStore(Window()).usage(5.0, ["a"], RESOURCES).weighed_s == 0
 
 
-def test_a_gap_lowers_coverage_and_is_neither_use_nor_idleness():
-    store = fill(MemoryStore(Window()), every_minute(1, lambda at: 4))
-    fill(store, [sample(3 * HOUR + 60 * at, a=4) for at in range(61)])
-    usage = store.usage(4 * HOUR, ["a"], RESOURCES)
-    assert units_of(usage) == pytest.approx(0.4 * PARTS, abs=1)
-    assert usage.coverage == pytest.approx((2 * HOUR + HOLD_S) / (4 * HOUR))
-
-
 def test_nothing_known_is_absent_and_says_so():
     usage = MemoryStore(Window()).usage(5.0, ["a", "b"], RESOURCES)
     assert usage.parts.tolist() == [[0, 0]] * 3
@@ -142,15 +107,6 @@ def test_old_samples_are_stale_and_say_so():
     usage = store.usage(361, ["a"], RESOURCES)
     assert (usage.state, usage.age_s) == (UsageState.STALE, 301.0)
     assert usage.reasons == ("the last sample is 301 s old",)
-
-
-def test_queues_come_and_go():
-    store = fill(
-        MemoryStore(Window()),
-        [sample(0, a=5), sample(60, a=5, b=5), sample(120, b=10), sample(180, b=0)],
-    )
-    usage = store.usage(180, ["b", "never", "a"], RESOURCES)
-    assert usage.parts[2].tolist() == pytest.approx([PARTS / 2, 0, PARTS / 3], abs=1)
 
 
 @pytest.mark.fault("B31")
