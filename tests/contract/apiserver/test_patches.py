@@ -72,26 +72,6 @@ def test_conditions_can_be_deleted_by_type(client, labelled):
     assert [it["type"] for it in answer.body["status"]["conditions"]] == ["B"]
 
 
-@pytest.mark.parametrize("patch", [{}, {"metadata": {"labels": {"a": "1"}}}])
-def test_a_patch_that_changes_nothing_makes_no_version(client, labelled, patch):
-    before = client.get(labelled).version
-    assert client.patch(labelled, patch).version == before
-
-
-def test_a_patch_may_name_the_version_it_means(client, labelled):
-    version = client.get(labelled).version
-    patch = {"metadata": {"resourceVersion": version, "labels": {"a": "5"}}}
-    assert client.patch(labelled, patch).code == 200
-    late = client.patch(labelled, patch)
-    assert (late.code, late.reason) == (409, "Conflict")
-
-
-def test_identity_cannot_be_patched(client, labelled):
-    patch = {"metadata": {"uid": "11111111-1111-1111-1111-111111111111"}}
-    answer = client.patch(labelled, patch)
-    assert (answer.code, answer.reason) == (422, "Invalid")
-
-
 def test_apply_creates_and_merges(client, pods):
     made = client.patch(f"{pods}/p", pod("p", labels={"a": "1"}), type_=APPLY, fieldManager="t")
     assert made.code == 201

@@ -6,7 +6,6 @@ import time
 import pytest
 
 from tests.contract.apiserver.client import binding, pod
-from tests.contract.apiserver.test_lists import FUTURE
 
 METADATA = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"
 
@@ -82,12 +81,6 @@ def test_other_namespaces_are_none_of_a_watchs_business(client, pods):
     client.post("/api/v1/namespaces/default/pods", pod("contract-elsewhere"))
     assert client.watch(pods, resourceVersion=version)[1] == []
     client.delete("/api/v1/namespaces/default/pods/contract-elsewhere")
-
-
-def test_a_future_version_is_waited_for_in_silence(client, pods):
-    client.post(pods, pod("a"))
-    code, events = client.watch(pods, resourceVersion=FUTURE)
-    assert (code, events) == (200, [])
 
 
 def test_a_watch_ends_at_its_timeout(client, pods):
