@@ -62,6 +62,10 @@ class NamedKey(NamedTuple):
 class _Answers:
     """What pluggy knows of a plugin: its answers, each under the guard of its question."""
 
+    def __dir__(self) -> Iterable[str]:
+        """Return the answers alone: pluggy looks at each name, and slowly."""
+        return vars(self)
+
 
 def manager_of(plugins: Iterable[PluginSetting], probe: Probe = NULL) -> pluggy.PluginManager:
     """Return pluggy's manager of the plugins of a shard, whose calls ask in the shard's order.
@@ -93,7 +97,9 @@ def workloads_of(plugins: Iterable[PluginSetting], kinds: Iterable[WorkloadKind]
         PluginContractError: an answer is no sequence of rows, or a row makes no sense.
 
     """
-    rows = (*map(declared, kinds), *Questions(plugins).workloads())
+    answering = [setting for setting in plugins if is_answer(setting.plugin.workloads)]
+    grouped = Questions(answering).workloads() if answering else ()
+    rows = (*map(declared, kinds), *grouped)
     return table_of((*rows, *WORKLOADS)) if rows else KNOWN
 
 

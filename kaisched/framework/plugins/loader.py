@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import inspect
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from importlib.metadata import entry_points
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, Final, Literal, get_args, get_origin
@@ -309,6 +309,7 @@ def _names_at(model: type[BaseModel], where: tuple[int | str, ...]) -> list[str]
     return []
 
 
+@lru_cache(maxsize=128)
 def answered_questions(plugin: type[Plugin]) -> tuple[str, ...]:
     """Return the questions a plugin answers, in the order of the specification."""
     found = {name: _manager().parse_hookimpl_opts(plugin, name) for name in QUESTIONS}
