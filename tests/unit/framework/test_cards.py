@@ -44,12 +44,6 @@ def cards_of(ran):
     return {names[task].rpartition("/")[2]: it for task, it in ran.result.bind_cards.items()}
 
 
-def promised_cards(ran):
-    """Return pod to the slots, and the numbers of whole cards to be, that it was promised."""
-    names, promised = ran.snapshot.tasks.name, ran.result.nominate_cards
-    return {names[it].rpartition("/")[2]: (on.opened, on.later) for it, on in promised.items()}
-
-
 def reasons(ran, job):
     (record,) = [it for it in ran.result.records if it.pod_group == f"default/{job}"]
     return record.reason, [miss.detail for miss in record.node_misses]
@@ -77,40 +71,6 @@ def test_a_node_with_an_open_card_comes_before_a_fuller_node():
     assert made.part("large", 700).run().placed["large-0"] == "n0"
 
 
-def test_many_shares_fill_cards_one_after_the_other():
-    ran = cluster(2, 1).part("new", 400, tasks=6).run()
-    assert sorted(ran.placed.values()) == ["n0"] * 4 + ["n1"] * 2
-    assert sorted(cards_of(ran).values()) == [(0,)] * 4 + [(1,)] * 2
-
-
-def test_a_gang_of_shares_starts_whole_or_waits_whole():
-    ran = cluster(2).part("new", 700, tasks=3).run()
-    assert not ran.placed
-    (record,) = ran.result.records
-    assert (record.reason, record.message) == ("GangNoRoom", "2 of 3 pods fit now")
-
-
-def test_a_whole_pod_gets_no_open_card_and_a_share_no_whole_one():
-    made = cluster(2).part("a", 100, running={"n0": 1}).job("b", queue="q", running={"n0": 1})
-    ran = made.job("whole", queue="q", gpu=1).part("new", 950).run("allocate")
-    assert not ran.placed
-    assert reasons(ran, "whole")[1] == ["gpu: 0 whole GPUs left on node n0"]
-    assert reasons(ran, "new")[1] == ["gpu: card 0 of node n0 has 0.9 free"]
-
-
-def test_parts_of_two_cards_are_no_whole_card():
-    made = cluster(2).part("a", 400, running={"n0": 1}).part("b", 700, running={"n0": 1})
-    ran = (
-        made.job("whole", queue="q", gpu=1, priority=10)
-        .part("new", 650, priority=10)
-        .run("allocate")
-    )
-    assert not ran.placed
-    told = "gpu: cards 0 and 1 of node n0 have at most 0.6 free"
-    assert reasons(ran, "new") == ("NoRoom", [told])
-    assert reasons(ran, "whole") == ("NoRoom", ["gpu: 0 whole GPUs left on node n0"])
-
-
 def test_several_shares_of_one_pod_are_on_different_cards_of_a_node():
     made = cluster(1, 3).part("a", 500, running={"n1": 1})
     ran = made.part("new", 500, cards=2).run()
@@ -133,21 +93,6 @@ def test_a_card_that_everything_leaves_is_promised_as_a_whole_one():
     assert made.job("whole", queue="q", gpu=1).run("allocate").promised == {"whole-0": "n0"}
     made = cluster(1).part("stays", 400, running={"n0": 1}).part("goes", 500, leaving={"n0": 1})
     assert made.job("whole", queue="q", gpu=1).run("allocate").promised == {}
-
-
-def test_preemption_takes_the_sharers_of_one_card():
-    made = cluster(2)
-    for name in "abcd":  # a and b on card 0, c and d on card 1
-        made.part(name, 500, running={"n0": 1})
-    ran = made.job("whole", queue="q", gpu=1, priority=90).run("preempt")
-    assert sorted(ran.evicted) in (["a-0", "b-0"], ["c-0", "d-0"])
-    assert ran.promised == {"whole-0": "n0"}
-
-
-def test_preemption_of_a_share_takes_only_what_makes_room_on_a_card():
-    made = cluster(1).part("small", 300, running={"n0": 1}).part("large", 700, running={"n0": 1})
-    ran = made.part("new", 600, priority=90).run("preempt")
-    assert list(ran.evicted) == ["large-0"]
 
 
 @pytest.mark.parametrize(("mib", "reason"), [(8_000, None), (20_000, "ExceedsAnyNode")])

@@ -6,7 +6,6 @@ import pytest
 
 from kaisched.sim.outcome import outcome_of
 from kaisched.sim.output.files import result_of, write_files
-from kaisched.sim.recorder import NOT_YET
 from kaisched.sim.running import policy_of, run_scenario
 from kaisched.sim.scenario.load import scenario_of
 
@@ -52,65 +51,6 @@ def test_a_job_waits_for_as_many_devices_as_it_claims(ran):
     outcome = outcome_of(run)
     assert (outcome.gpus, outcome.gpu_hours, outcome.pending) == (4, 3 + 4 + 1, 0)
     assert outcome.utilisation == pytest.approx(8 / 40)
-
-
-def test_devices_of_a_pod_have_one_value_of_an_attribute(ran):
-    """After two pairs one device of each half is left, which is a pair for the last job only."""
-    halves = nodes(1, 6, attributes={"half": ["a", "b", "a", "b", "a", "b"]})
-    pair = {"sameAttribute": "half"}
-    run = ran([halves], [job("a", 2, 20, **pair) for _ in range(3)] + [job("a", 2, 20, at="1h")])
-    assert starts(run) == [0, 0, NOT_YET, 60]
-    assert holders(run) == {"node-0": [0, 1, 0, 1, 3, 3]}
-
-
-@pytest.mark.parametrize(
-    ("values", "wanted"),
-    [
-        (["small", "large", "small", "large"], ' == "large"'),
-        ([40, 80, 40, 80], " > 40"),
-        ([False, True, False, True], ""),
-    ],
-)
-def test_a_selector_leaves_other_devices_to_others(ran, values, wanted):
-    mixed = nodes(1, attributes={"model": values})
-    large = f'device.attributes["{CLASS}"].model{wanted}'
-    run = ran([mixed], [job("a", 1, 20, selector=large, pods=2), job("a", 1, 20, selector=large)])
-    assert starts(run) == [0, NOT_YET]
-    assert holders(run) == {"node-0": [-1, 0, -1, 0]}
-
-
-def test_a_pod_asks_for_four_cpus_with_each_device(ran):
-    run = ran([nodes(1) | {"cpu": 8}], [job("a", 2, 1), job("a", 2, 1)])
-    assert starts(run) == [0, 60]
-
-
-def test_devices_of_one_pod_are_on_one_node(ran):
-    run = ran([nodes(2, 3)], [job("a", 2, 1), job("a", 2, 1), job("a", 2, 1)])
-    assert starts(run) == [0, 0, 60]
-
-
-def test_claims_count_as_gpus_so_a_queue_takes_back_its_quota(ran):
-    queues = ({"name": "a", "quota": 2}, {"name": "b", "quota": 2})
-    jobs = [job("a", 2, 20), job("a", 2, 20), job("b", 2, 2, at="1h")]
-    run = ran([nodes(1)], jobs, queues)
-    assert starts(run) == [0, 0, 61]
-    assert [log.evictions for log in run.record.jobs] == [0, 1, 0]
-    assert holders(run) == {"node-0": [0, 0, 1, 1]}
-
-
-def test_a_limit_holds_for_claims(ran):
-    run = ran([nodes(1)], [job("a", 2, 1), job("a", 2, 1)], [{"name": "a", "limit": 3}])
-    assert starts(run) == [0, 60]
-
-
-def test_a_class_without_gpu_in_its_name_counts_nothing(ran):
-    line = {"count": 1, "cpu": 64, "devices": {"class": "nic.example.com", "count": 2}}
-    jobs = [job("a", 1, 1, of="nic.example.com") for _ in range(3)]
-    run = ran([line], jobs, [{"name": "a", "limit": 0}])
-    assert starts(run) == [0, 0, 60]
-    assert (outcome_of(run).gpus, outcome_of(run).gpu_hours) == (0, 0)
-    backlog = jobs[0] | {"arrivals": {"backlog": "endless"}}
-    assert outcome_of(ran([line], [backlog])).running == 2
 
 
 def test_devices_of_a_failed_node_are_free_once_it_is_back(ran):

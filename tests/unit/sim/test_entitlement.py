@@ -122,7 +122,7 @@ def by_weight(weights):
     return divide
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(st.data())
 def test_shares_fit_and_nobody_could_get_more_of_those_who_got_more_for_their_weight(data):
     queues, spans = data.draw(st.integers(1, 4)), data.draw(st.integers(1, 6))

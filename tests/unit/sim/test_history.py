@@ -88,7 +88,7 @@ CHANGES = st.lists(
 )
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(
     CHANGES,
     st.sampled_from([None, 7.0, 40.0]),

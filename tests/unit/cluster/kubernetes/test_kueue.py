@@ -139,15 +139,6 @@ def test_all_flavors_count_while_their_objects_are_known():
     assert live.flavors() == {}
 
 
-def test_a_flavor_without_an_object_is_logged(capsys):
-    live = Live().tell(TWO_FLAVORS)
-    live.cluster.snapshot()
-    assert "ResourceFlavor" not in capsys.readouterr().out
-    live.tell(FLAVOR % ("spot", "s")).cluster.snapshot()
-    text = "ResourceFlavor fixed is named by quotas, but is not in the cluster"
-    assert capsys.readouterr().out.count(text) == 1
-
-
 def test_a_queue_of_ours_takes_the_name_and_gives_it_back():
     live = Live().tell(LEAF % ("a", 4)).tell(QUEUE % "a")
     assert {name: parent for name, (parent, _) in live.queues().items()} == {"a": ""}
@@ -177,11 +168,6 @@ def test_the_label_of_the_owner_counts():
     owner = "{apiVersion: batch/v1, kind: Job, name: j, uid: ju, controller: true}"
     live.tell((POD % "x: y").replace("uid: u,", f"uid: u, ownerReferences: [{owner}],"))
     assert live.job()[0] == "a"
-
-
-def test_our_own_label_is_left_alone():
-    live = Live().tell(LOCAL % ("a", "None")).tell(POD % f"{MAIN}, kai.scheduler/queue: mine")
-    assert live.job()[0] == "mine"
 
 
 def test_a_held_local_queue_holds_the_pods_that_name_it():
