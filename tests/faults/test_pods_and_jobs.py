@@ -117,34 +117,9 @@ def test_a_minimum_that_is_raised_is_waited_for():
     assert placed(decide(store)) == {"q": "n0", "r": "n0"}
 
 
-def job_owned_by(name, above):
-    owner = {"apiVersion": "batch/v1", "kind": "Job", "name": above, "uid": f"uid-{above}"}
-    return make(
-        Job, name, uid=f"uid-{name}", metadata={"ownerReferences": [{**owner, "controller": True}]}
-    )
-
-
 def pod_of(owner, **changes):
     reference = {"apiVersion": "batch/v1", "kind": "Job", "name": owner, "uid": f"uid-{owner}"}
     return pod("p", metadata={"ownerReferences": [{**reference, "controller": True, **changes}]})
-
-
-@pytest.mark.fault("D67")
-@pytest.mark.parametrize(
-    ("above", "looked_up"),
-    [
-        pytest.param({"j0": "j1", "j1": "j0"}, 2, id="a ring"),
-        pytest.param({"j0": "j0"}, 1, id="itself"),
-        pytest.param({f"j{at}": f"j{at + 1}" for at in range(100)}, 10, id="a hundred levels"),
-        pytest.param({"j0": "nowhere"}, 2, id="not there"),
-        pytest.param({}, 1, id="none of them readable"),
-    ],
-)
-def test_a_chain_of_owners_ends(above, looked_up):
-    owners = [job_owned_by(name, owner) for name, owner in above.items()]
-    store = store_of(*owners, pod_of("j0"), pod("other"))
-    assert len(store.pods.get("ns/p")[1].owner_uids) == looked_up
-    assert placed(decide(store)) == {"p": "n0", "other": "n0"}
 
 
 @pytest.mark.fault("D68")

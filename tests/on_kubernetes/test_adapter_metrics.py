@@ -4,11 +4,9 @@ import math
 import time
 
 import pytest
-from prometheus_client import generate_latest
 from structlog.testing import capture_logs
 
 from kaisched.clock import SystemClock
-from kaisched.telemetry.metrics import registry_of
 from kaisched_apiserver.connection import Fault
 from tests.on_kubernetes import rig
 from tests.on_kubernetes.rig import elected
@@ -101,31 +99,6 @@ def test_a_write_that_waits_is_seen_with_its_age(cluster, server):
     cluster.wait_placed("p")
     assert state_of(running).writes["bind", "retried"][0] == fault.met
     until(lambda: state_of(running).waiting["decisions"] == (0, 0.0))
-
-
-@pytest.mark.parametrize("allocates", [True, False])
-def test_devices_are_counted_by_class_where_claims_are_allocated(rig, tmp_path, allocates):
-    driver = "gpu.example.com"
-    rig.node("n0", 0)
-    api = "/apis/resource.k8s.io/v1"
-    cel = [{"cel": {"expression": f'device.driver == "{driver}"'}}]
-    class_ = {"metadata": {"name": driver}, "spec": {"selectors": cel}}
-    rig.must("POST", f"{api}/deviceclasses", class_)
-    pool = {"name": "n0", "generation": 1, "resourceSliceCount": 1}
-    devices = [{"name": f"gpu-{at}"} for at in range(3)]
-    spec = {"driver": driver, "nodeName": "n0", "pool": pool, "devices": devices}
-    rig.must("POST", f"{api}/resourceslices", {"metadata": {"name": "n0"}, "spec": spec})
-    shard = tmp_path / "shard.yaml"
-    head = "{apiVersion: kai.scheduler/v1, kind: SchedulingShard, metadata: {name: default}, spec: "
-    shard.write_text(f"{head}{{resourceClaims: {str(allocates).lower()}}}}}", encoding="utf-8")
-    running = rig.start([str(shard)]).wait_leading()
-    collector = running.daemon.leaders[0].collector
-    until(lambda: collector.published.last_cycle_s)
-    lines = generate_latest(registry_of(collector)).decode().splitlines()
-    found = [it for it in lines if it.startswith("kaisched_device_class_devices{")]
-    assert found == ([f'kaisched_device_class_devices{{class="{driver}"}} 3.0'] * allocates)
-    rig.ask("DELETE", f"{api}/deviceclasses/{driver}")
-    rig.ask("DELETE", f"{api}/resourceslices/n0")
 
 
 @pytest.mark.fault("I140")

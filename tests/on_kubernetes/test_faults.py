@@ -178,30 +178,6 @@ def test_a08_no_more_victims_leave_than_needed_though_requests_fail(cluster, ser
     assert_no_overcommit(cluster)
 
 
-@pytest.mark.fault("A9")
-def test_a09_a_bind_whose_answer_is_lost_is_not_made_again(cluster, server):
-    cluster.start().wait_leading()
-    server.faults.add(Fault("drop_after", plural="pods", subresource="binding", times=4))
-    cluster.gang("g", "a", 4)
-    names = [f"g-{number}" for number in range(4)]
-    cluster.wait_placed(*names)
-    time.sleep(0.5)
-    # The lost ones are not in the count: their answer had no status.
-    assert binds(server) == {}
-    posts = [seen for seen in server.log if seen.subresource == "binding"]
-    assert len(posts) == 4
-    assert_no_overcommit(cluster)
-
-
-@pytest.mark.fault("A10")
-def test_a10_a_bind_that_never_arrived_is_made(cluster, server):
-    cluster.start().wait_leading()
-    server.faults.add(Fault("drop_before", plural="pods", subresource="binding", times=3))
-    cluster.gang("g", "a", 4)
-    cluster.wait_placed(*(f"g-{number}" for number in range(4)))
-    assert set(binds(server).values()) == {1}
-
-
 @pytest.mark.fault("A13")
 def test_a13_a_gang_of_which_half_is_bound_is_completed(cluster, server):
     cluster.start(kubernetes={"writers": 1}).wait_leading()

@@ -4,7 +4,6 @@ import math
 import threading
 import time
 
-import msgspec
 import pytest
 
 from kaisched.clock import ManualClock
@@ -231,13 +230,3 @@ def test_b31_setting_the_clock_does_not_move_a_leadership(cluster):
     elector.stop()
     assert lost == []
     assert not leadership.is_held()
-
-
-@pytest.mark.fault("B35")
-def test_b35_at_the_end_the_lease_is_let_go(cluster):
-    daemon = cluster.start(**elected()).wait_leading()
-    cluster.gang("g", "a", 8)
-    daemon.stop()
-    lease = msgspec.json.decode(cluster.ask("GET", f"{LEASES}/kaisched-default").data)
-    assert not lease["spec"].get("holderIdentity")
-    assert len(cluster.placed()) in {0, 8}

@@ -32,38 +32,6 @@ def test_b38_what_a_later_version_wrote_is_used_and_kept(cluster):
     assert told == {"Queue later", "PodGroup g"}
 
 
-@pytest.mark.fault("D59")
-@pytest.mark.parametrize("amount", ["1e2000000", "1e400", "9223372036854775808", "1e30"])
-def test_d59_a_request_beyond_all_numbers_waits_and_says_why(cluster, amount):
-    cluster.start().wait_leading()
-    huge = {"name": "main", "image": "none", "resources": {"requests": {"memory": amount}}}
-    cluster.pod("huge", "a", containers=[huge])
-    cluster.pod("p", "a")
-    assert set(cluster.wait_placed("p")) == {"p"}
-    assert "more than any node has" in said_of(cluster, "huge")
-
-
-@pytest.mark.fault("D64")
-@pytest.mark.usefixtures("server")  # definitions of ours would not keep it
-def test_d64_groups_that_make_no_sense_are_told_and_others_go_on(cluster):
-    """A minimum of 2^31 is beyond the field; a server with our definitions would not store it."""
-    cluster.start().wait_leading()
-    for name, minimum in (("fewer", -1), ("huge", 2**31), ("more", 5)):
-        cluster.gang(name, "a", 2, minimum=minimum)
-    cluster.gang("good", "a", 2)
-    assert set(cluster.wait_placed("good-0", "good-1")) == {"good-0", "good-1"}
-    for name in ("fewer", "huge"):
-        assert "pod group" in said_of(cluster, f"{name}-0"), name
-    assert "2 of the 5 pods" in said_of(cluster, "more-0")
-    path = f"{GROUPS}/{cluster.namespace}/podgroups/fewer"
-    condition = until(
-        lambda: cluster.must("GET", path).get("status", {}).get("schedulingConditions")
-    )
-    assert condition[0]["reason"] == "InvalidPodGroup"
-    cluster.must("PATCH", path, {"spec": {"minMember": 2}}, "application/merge-patch+json")
-    cluster.wait_placed("fewer-0", "fewer-1")
-
-
 def test_a_group_that_needs_no_pod_any_more_starts_what_there_is(cluster):
     cluster.start().wait_leading()
     cluster.gang("g", "a", 2, minimum=3)
