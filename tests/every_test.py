@@ -51,7 +51,7 @@ settings.register_profile(
     "fixed",
     deadline=None,
     derandomize=True,
-    max_examples=30,
+    max_examples=20,
     print_blob=True,
     suppress_health_check=[HealthCheck.too_slow],
 )

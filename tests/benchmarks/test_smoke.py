@@ -23,7 +23,7 @@ UNLIKE = {(row.module, row.function, str(row.tiny)): row for row in ROWS}.values
 @pytest.mark.parametrize("row", UNLIKE, ids=[row.name for row in UNLIKE])
 def test_the_result_is_right(row):
     assert set(row.tiny) == set(row.size)
-    report = worker.report(tiny(row), 1 if row.benchmark == "B16" else 2)
+    report = worker.report(tiny(row), 1)
     assert report["checked"], report["detail"]
     assert report["median_s"] <= report["p99_s"]
     targets = report["detail"]["targets"]

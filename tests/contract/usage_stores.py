@@ -52,14 +52,14 @@ class Memory:
 class Sqlite(Memory):
     def __init__(self, folder):
         super().__init__(folder)
-        self.path = folder / "usage.db"
+        self.folder = folder
 
     def store(self, samples, window):
         """Half of the samples before a restart, half of them after it."""
-        middle = len(samples) // 2
-        first = self._filled(SqliteStore(self.path, window, samples[0].time_s), samples[:middle])
+        path, middle = self.folder / f"usage-{len(self.stores)}.db", len(samples) // 2
+        first = self._filled(SqliteStore(path, window, samples[0].time_s), samples[:middle])
         first.close()
-        again = SqliteStore(self.path, window, samples[middle - 1].time_s)
+        again = SqliteStore(path, window, samples[middle - 1].time_s)
         # The last sample before the restart holds on: nothing was missed in between.
         return self._filled(again, samples[middle - 1 :])
 
@@ -70,10 +70,16 @@ class Served(Memory):
     def __init__(self, folder):
         super().__init__(folder)
         self.server = Prometheus(folder / "prometheus")
+        self.seen = None
 
     def store(self, samples, window):
-        self.server.backfill(past_of(samples))
-        store = asking(self.server.start().url, window)
+        """The server starts with the first store; others ask it for the same samples."""
+        if self.seen is None:
+            self.server.backfill(past_of(samples))
+            self.server.start()
+            self.seen = samples
+        assert samples is self.seen
+        store = asking(self.server.url, window)
         self.stores.append(store)
         return store
 

@@ -131,7 +131,7 @@ def check(cluster):
             assert said == started, (key, count)
 
 
-@settings(max_examples=6)  # slow: some fifty cycles each
+@settings(max_examples=4)  # slow: some fifty cycles each
 @given(crowded)
 def test_advice_holds_in_crowded_clusters(cluster):
     check(cluster)
@@ -139,7 +139,7 @@ def test_advice_holds_in_crowded_clusters(cluster):
 
 # A job that a plugin had refused had nothing left to be placed once its queue was open.
 @example(make_cluster(1701, node_count=1, queue_count=1, jobs=8))
-@settings(max_examples=6)  # slow: some fifty cycles each
+@settings(max_examples=4)  # slow: some fifty cycles each
 @given(clusters)
 def test_advice_holds_with_pods_in_all_states(cluster):
     check(cluster)

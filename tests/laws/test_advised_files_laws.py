@@ -307,7 +307,7 @@ def wrong(found):
     return [key for key in found if isinstance(key, tuple) and key[2] == "wrong"]
 
 
-@settings(max_examples=6)  # slow: some thirty plans each
+@settings(max_examples=4)  # slow: some thirty plans each
 @given(st.integers(0, 1 << 32))
 def test_advice_from_a_file_helps_when_it_is_applied_to_the_file_and_less_does_not(seed):
     found = judged(Dice(seed).file())

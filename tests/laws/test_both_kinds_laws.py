@@ -126,19 +126,19 @@ def check(history, resource=NVIDIA, *, are_fixed=True):
             assert users(both.world) == both.with_claims()
 
 
-@settings(max_examples=15)
+@settings(max_examples=8)
 @given(histories(EVENTS))
 def test_gpus_by_claim_are_decided_about_as_gpus_by_plugin(history):
     check(history)
 
 
-@settings(max_examples=10)
+@settings(max_examples=6)
 @given(histories(EVENTS))
 def test_a_resource_that_only_its_class_says_is_gpus_is_decided_about_as_gpus_are(history):
     check(history, OTHER)
 
 
-@settings(max_examples=25)
+@settings(max_examples=12)
 @given(histories(st.one_of(EVENTS, EVENTS, TURNS)))
 def test_a_node_may_change_at_any_time_with_pods_on_it(history):
     check(history, are_fixed=False)

@@ -186,7 +186,7 @@ def evict_together(statement, tasks):
         statement.evict_all(np.array(tasks))
 
 
-@settings(max_examples=25)
+@settings(max_examples=15)
 @given(SEEDS, st.integers(1, 30), MAKES, SLOTS)
 def test_rolling_back_restores_every_card(seed, moves, make, slots):
     random, session = Random(seed), session_of(make(seed, slots=slots).snapshot())
@@ -204,7 +204,7 @@ def test_rolling_back_restores_every_card(seed, moves, make, slots):
         assert state_of(session) == before
 
 
-@settings(max_examples=25)
+@settings(max_examples=15)
 @given(SEEDS, st.integers(1, 15), MAKES, SLOTS, st.booleans())
 def test_what_is_placed_can_be_promised_instead(seed, moves, make, slots, is_spread):
     store = make(seed, pending=12, slots=slots)

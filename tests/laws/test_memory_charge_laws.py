@@ -100,7 +100,7 @@ def held_by(session, *, is_strict):
     return rolled_up(session.snapshot, held)
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(SEEDS, st.integers(1, 25))
 def test_moves_count_on_the_card_of_the_node_and_are_undone_exactly(seed, moves):
     random, session = Random(seed), session_of(make_mixed(seed).snapshot())
@@ -169,7 +169,7 @@ def change(store, random):
             store.revision += 1
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(SEEDS, st.integers(1, 30))
 def test_queues_hold_what_their_pods_count_whatever_happens_to_nodes(seed, changes):
     random, store = Random(seed), make_mixed(seed, jobs=20)
@@ -213,13 +213,13 @@ def with_limits(seed):
     return store
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(SEEDS)
 def test_no_cycle_passes_a_limit_or_a_quota_on_any_card(seed):
     check_cycles(with_limits(seed))
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(SEEDS)
 def test_no_pod_waits_that_some_node_has_room_for_within_the_bounds(seed):
     store, policy = with_limits(seed), policy_of(actions=("allocate",))

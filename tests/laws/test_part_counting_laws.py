@@ -83,7 +83,7 @@ def check(seed):
     return found
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(st.integers(0, 2**31))
 def test_counting_parts_finds_as_many_as_searching_them(seed):
     check(seed)

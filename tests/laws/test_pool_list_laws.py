@@ -135,7 +135,7 @@ def renamed(obj, labels, **rest):
     return replace(obj.metadata, labels={**others, **labels}, **rest)
 
 
-@pytest.mark.parametrize("seed", range(24))
+@pytest.mark.parametrize("seed", range(8))
 def test_each_job_is_where_a_new_process_would_have_it(seed):
     model = ListModel(seed)
     for _ in range(80):

@@ -99,13 +99,13 @@ def holds(case, shard):
 
 
 @given(cases())
-@settings(max_examples=30)
+@settings(max_examples=10)
 def test_a_deserved_quota_is_held_once_its_victims_have_ended(case):
     holds(case, {})
 
 
 @pytest.mark.proportion
 @given(cases())
-@settings(max_examples=15)
+@settings(max_examples=10)
 def test_a_lending_policy_keeps_the_law_as_well(case):
     holds(case, LENDING)

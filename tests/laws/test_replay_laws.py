@@ -131,7 +131,7 @@ def stories(draw):
 
 
 @pytest.mark.slow
-@settings(max_examples=10)
+@settings(max_examples=6)
 @given(stories())
 def test_every_turn_of_a_story_is_replayed_byte_for_byte(story):
     start, steps = story
@@ -151,7 +151,7 @@ def test_every_turn_of_a_story_is_replayed_byte_for_byte(story):
 
 
 @pytest.mark.slow
-@settings(max_examples=10)
+@settings(max_examples=6)
 @given(stories())
 def test_without_names_the_same_is_decided(story):
     start, steps = story

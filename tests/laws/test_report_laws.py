@@ -84,7 +84,7 @@ class Play:
             self.cluster.overwrite(path, status.get(what, theirs))
 
 
-@settings(max_examples=50)
+@settings(max_examples=25)
 @given(st.lists(_steps, max_size=15))
 def test_two_seconds_after_the_last_change_what_is_written_is_so(steps):
     play = Play()

@@ -97,7 +97,7 @@ def check_choices(seed, name, moves, nodes=6, slots=12):
     return chosen
 
 
-@settings(max_examples=20)
+@settings(max_examples=10)
 @given(SEEDS, NAMES, st.integers(1, 25), SLOTS)
 def test_a_share_goes_where_looking_at_every_node_would_put_it(seed, name, moves, slots):
     check_choices(seed, name, moves, slots=slots)
@@ -131,7 +131,7 @@ def check_batches(seed, name, nodes=6, slots=12):
     return len(tasks)
 
 
-@settings(max_examples=20)
+@settings(max_examples=10)
 @example(1032, "mix", 12)  # pods with shares of two cards, of nodes whose cards differ in size
 @example(1003, "spreads", 12)  # more fit where each pod opens cards than where they are packed
 @given(SEEDS, NAMES, SLOTS)
@@ -179,7 +179,7 @@ def check_mixed_runs(seed, name, jobs=24, slots=12):
     return sum(placed)
 
 
-@settings(max_examples=8)
+@settings(max_examples=5)
 @given(SEEDS, NAMES, SLOTS)
 def test_shares_of_several_shapes_in_a_run_get_what_they_would_get_one_by_one(seed, name, slots):
     check_mixed_runs(seed, name, slots=slots)

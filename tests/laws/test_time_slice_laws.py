@@ -78,21 +78,21 @@ def cases(draw, guaranteed=NOTHING):
 @given(cases())
 @example(Case((1, 1, 1), (1, 6, 6), 2.0, 0))
 @example(Case((2, 2, 2), (9, 1, 6), 2.0, 0))
-@settings(max_examples=8)
+@settings(max_examples=4)
 def test_no_indivisible_is_taken_from_before_the_shortest_time_slice(case):
     for _, job, age in case.run().evicted:
         assert age >= case.shortest(job[0])
 
 
 @given(cases())
-@settings(max_examples=8)
+@settings(max_examples=4)
 def test_nobody_is_left_out(case):
     ran = case.run()
     assert {job[0] for _, job in ran.starts} == set(case.names)
 
 
 @given(cases(guaranteed=st.integers(1, 4)))
-@settings(max_examples=8)
+@settings(max_examples=4)
 def test_what_is_deserved_is_full_within_a_cycle_and_stays(case):
     ran = case.run()
     assert [job for _, job, _ in ran.evicted if job[0] == "g"] == []

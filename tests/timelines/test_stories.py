@@ -59,8 +59,9 @@ def worst(run, marks, spans):
 # -- story 1: time sharing -----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("k", "days"), [(0.3, 4), (0.5, 2), (1, 2), (2, 2)])
-@pytest.mark.parametrize(("name", "queues"), [("time-sharing", 2), ("time-sharing-three", 3)])
+@pytest.mark.parametrize(
+    ("name", "queues", "k", "days"), [("time-sharing", 2, 2, 2), ("time-sharing-three", 3, 0.5, 2)]
+)
 def test_whole_cluster_jobs_share_time_equally(name, queues, k, days):
     """At k = 2 a slice is shorter than a job: parts are equal all the same, though work is lost."""
     run = told(name, f"{days * queues}d", kValue=k)
@@ -72,7 +73,7 @@ def test_whole_cluster_jobs_share_time_equally(name, queues, k, days):
 
 
 def test_without_usage_history_one_of_them_runs_for_ever():
-    run = told("time-sharing", "2d", usageDBConfig=None, kValue=None, plugins={})
+    run = told("time-sharing", "1d", usageDBConfig=None, kValue=None, plugins={})
     assert len(handovers(run)) <= 2
 
 

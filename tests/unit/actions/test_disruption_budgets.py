@@ -354,7 +354,7 @@ def test_nothing_is_evicted_beyond_a_budget(found):
     assert violations(snapshot, result, default_policy(), with_records=True) == []
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(crowded)
 def test_budgets_with_enough_to_give_change_nothing(cluster):
     bare = cluster.store().snapshot()

@@ -170,7 +170,7 @@ def any_way(state, pods):
     return False
 
 
-@pytest.mark.parametrize("seed", range(400))
+@pytest.mark.parametrize("seed", range(80))
 def test_a_gang_starts_just_if_trying_everything_finds_a_way(seed):
     nodes, cores, slots, pods = drawn(random.Random(seed))
     made = Cluster().queue("q", deserved=99)
@@ -200,7 +200,7 @@ def planted(rng):
     return held, pods
 
 
-@pytest.mark.parametrize("seed", range(200))
+@pytest.mark.parametrize("seed", range(40))
 def test_a_gang_finds_the_way_to_fill_gpus_to_the_last_part(seed):
     nodes, pods = planted(random.Random(seed))
     made = cluster()

@@ -1,5 +1,6 @@
 """A history survives starts with a wrong clock: nothing is lost, and the future does not count."""
 
+import shutil
 import sqlite3
 from contextlib import closing
 
@@ -34,9 +35,18 @@ def rows_of(path):
         return db.execute("SELECT number, start_s, end_s, amounts FROM stretch").fetchall()
 
 
-def history(path, window):
-    """Five days of which a had half and b a fifth."""
-    ran(path, NOW - 5 * DAY, NOW, window, a=5, b=2)
+@pytest.fixture(scope="module")
+def history(tmp_path_factory):
+    """Write five days of which a had half and b a fifth; they are computed once for a window."""
+    made = {}
+
+    def write(path, window):
+        if window not in made:
+            made[window] = tmp_path_factory.mktemp("history") / "u.db"
+            ran(made[window], NOW - 5 * DAY, NOW, window, a=5, b=2)
+        shutil.copy(made[window], path)
+
+    return write
 
 
 def asked(path, window, now_s):
@@ -53,7 +63,7 @@ def told(usage):
 
 @pytest.mark.parametrize("days", [[13], [15], [400], [13, 15, 400], [-1], [-13], [400, -13]])
 @pytest.mark.parametrize("window", WINDOWS.values(), ids=WINDOWS)
-def test_a_start_with_a_wrong_clock_loses_nothing(tmp_path, window, days):
+def test_a_start_with_a_wrong_clock_loses_nothing(tmp_path, history, window, days):
     path, kept = tmp_path / "u.db", tmp_path / "kept.db"
     for each in (path, kept):
         history(each, window)
@@ -69,7 +79,7 @@ def test_a_start_with_a_wrong_clock_loses_nothing(tmp_path, window, days):
     assert found.weighed_s == pytest.approx(right.weighed_s, **near)
 
 
-def test_a_start_more_than_a_window_ahead_says_so(tmp_path):
+def test_a_start_more_than_a_window_ahead_says_so(tmp_path, history):
     history(tmp_path / "u.db", Window())
     usage = ran(tmp_path / "u.db", NOW + 15 * DAY, NOW + 15 * DAY + 300, Window(), b=10)
     (reason,) = told(usage)
@@ -82,14 +92,14 @@ def test_a_start_more_than_a_window_ahead_says_so(tmp_path):
     assert reason.startswith(f"samples in {tmp_path}/u.db are up to 15d in the future: they stay")
 
 
-def test_a_short_stop_is_not_worth_a_word(tmp_path):
+def test_a_short_stop_is_not_worth_a_word(tmp_path, history):
     weekly = Window("tumbling", 7 * DAY, anchor_s=NOW + 60)
     history(tmp_path / "u.db", weekly)
     assert told(asked(tmp_path / "u.db", weekly, NOW + 120)) == []
     assert told(asked(tmp_path / "u.db", weekly, NOW - 60)) == []
 
 
-def test_a_clock_that_is_a_little_behind_loses_no_row(tmp_path):
+def test_a_clock_that_is_a_little_behind_loses_no_row(tmp_path, history):
     history(tmp_path / "u.db", Window())
     usage = asked(tmp_path / "u.db", Window(), NOW - 30)
     assert usage.parts[2].tolist() == pytest.approx([5e8, 2e8], rel=1e-3)

@@ -120,14 +120,14 @@ def some_world(rng):
 
 
 @given(seeds)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_a_cycle_breaks_no_rule_of_the_policy_or_of_the_host(rng):
     """The builder checks every result: room and limits at every level, pair by pair."""
     some_world(rng).run(shard=SHARD)
 
 
 @given(seeds)
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=10, deadline=None)
 def test_a_cluster_with_flavors_comes_to_rest(rng):
     assert len(until_rest(some_world(rng).store(), POLICY, 60, quiet=2)) < 60
 

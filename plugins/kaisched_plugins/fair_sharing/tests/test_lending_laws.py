@@ -189,7 +189,7 @@ def some_world(rng, *, room=(4, 24), runs=0.6):
 
 
 @given(seeds)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 def test_a_cycle_breaks_no_rule_of_the_policy_or_of_the_host(rng):
     """The builder checks every result against the invariants of both."""
     some_world(rng).run(shard=SHARD)
@@ -274,7 +274,7 @@ def test_no_queue_grows_beyond_what_it_may_hold_however_many_cycles_go_by(rng):
 
 
 @given(seeds)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_who_is_displaced_would_lose_against_whom_it_is_displaced_for(rng):
     """Each claim of a cycle is judged after all that the cycle decided before it."""
     snapshot = some_world(rng).store().snapshot()

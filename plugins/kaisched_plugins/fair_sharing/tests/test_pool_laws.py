@@ -48,7 +48,7 @@ def pooled(made, rng, most):
 
 
 @given(seeds, modes)
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=15, deadline=None)
 def test_a_cycle_breaks_no_rule_of_the_policy_or_of_the_host(rng, arguments):
     """The builder checks every result against the invariants of both."""
     made = some_world(rng)
@@ -69,7 +69,7 @@ def moves_of(made, policy, used):
 
 
 @given(seeds, modes)
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=15, deadline=None)
 def test_a_pool_of_one_member_decides_as_a_queue(rng, arguments):
     made, policy = some_world(rng), policy_of(shard_of(arguments))
     plain = moves_of(made, policy, {})

@@ -261,7 +261,7 @@ def test_devices_that_belong_to_no_node_are_given_once():
     assert sorted(given) == ["net/nic-0", "net/nic-1", "net/nic-2"]
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(3))
 def test_in_any_history_no_device_is_given_twice_and_nothing_is_left_behind(seed):
     chance = random.Random(f"claims {seed}")
     world = World(a=2, b=2)
