@@ -309,9 +309,14 @@ def _names_at(model: type[BaseModel], where: tuple[int | str, ...]) -> list[str]
     return []
 
 
-@lru_cache(maxsize=128)
 def answered_questions(plugin: type[Plugin]) -> tuple[str, ...]:
     """Return the questions a plugin answers, in the order of the specification."""
+    as_key: Any = plugin
+    return _answered(as_key)
+
+
+@lru_cache(maxsize=128)
+def _answered(plugin: type) -> tuple[str, ...]:
     found = {name: _manager().parse_hookimpl_opts(plugin, name) for name in QUESTIONS}
     return tuple(name for name, options in found.items() if options is not None)
 
