@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import threading
-from collections import Counter
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -20,8 +19,8 @@ from kaisched.engine.policy import build_policy, without_evictions
 from kaisched.errors import KaischedError
 from kaisched.framework.cycle import next_cycle
 from kaisched.framework.memory import Memory
-from kaisched.framework.report.records import RUN
 from kaisched.framework.session.limits import left_of
+from kaisched.telemetry.decisions import CycleLog
 from kaisched.telemetry.stopwatch import Stopwatch
 from kaisched.usage.feed import UsageFeed, open_probe, open_store
 from kaisched.usage.settings import read_usage
@@ -77,11 +76,13 @@ class Loop:
         recordings: Recordings | None = None,
         view: Publisher | None = None,
         claims: Callable[[Snapshot], ClaimFigures] | None = None,
+        is_observing: bool = False,
     ) -> None:
         """Keep what a cycle needs; do nothing yet.
 
         ``after`` gets each cycle, ``between`` gets it again when there is time, ``view`` what it
         found. ``recordings`` may ask to record the next cycle; ``claims`` has figures of claims.
+        What it decides while it is observing (``is_observing``) is not told as done.
         """
         self._source, self._sink = source, sink
         self._policy, self._clock = policy, clock
@@ -108,6 +109,7 @@ class Loop:
         if view is not None:
             view.inquiries.ring = self._bell.set
         self._log: Any = structlog.get_logger().bind(shard=shard)
+        self._told = CycleLog(self._log, is_observing=is_observing)
         self.cycles = self._deferred = 0
         self.health = Health(clock.now_s(), period_s)
 
@@ -123,7 +125,7 @@ class Loop:
 
     def run(self) -> None:
         """Run cycles until stopped."""
-        self._log.info("loop_started", period_s=self._period_s)
+        self._log.debug("loop_started", period_s=self._period_s)
         while not self._end.is_set():
             self._news.clear()
             cycle = self.cycle()
@@ -238,7 +240,7 @@ class Loop:
 
     def _publish(self, cycle: Cycle) -> None:
         result = cycle.result
-        log_cycle(self._log, self.cycles, result, cycle.duration_s)
+        self._told.tell(self.cycles, result, cycle.duration_s, cycle.end_s)
         if result.stats.abandoned:
             self.health.failed(cycle.end_s, result.stats.abandoned)
         else:
@@ -448,32 +450,3 @@ def usage_feed(
     settings = read_usage(config, found.shard.name, found.file)
     probe = open_probe(settings, tell)
     return UsageFeed(open_store(settings, clock), settings.fetch_s, probe), settings.wait_s
-
-
-def log_cycle(log: Any, cycle: int, result: CycleResult, duration_s: float) -> None:
-    """Write the single INFO line of a cycle, and a line for each failed plugin or action."""
-    stats = result.stats
-    log.info(
-        "cycle_completed" if not stats.abandoned else "cycle_abandoned",
-        cycle=cycle,
-        dur_ms=round(duration_s * 1000, 3),
-        jobs_pending=stats.jobs_pending,
-        jobs_placed=stats.jobs_placed,
-        binds=stats.tasks_bound,
-        evictions=stats.tasks_evicted,
-        nominations=stats.tasks_nominated,
-        **({"reason": stats.abandoned} if stats.abandoned else {}),
-    )
-    times = Counter((fault.plugin, fault.question, fault.error) for fault in result.failures)
-    for (plugin, question, error), number in sorted(times.items()):
-        if question == RUN:  # the bug is in an action, not in a plugin
-            log.error("action_failed", cycle=cycle, action=plugin, err=error, times=number)
-            continue
-        log.warning(
-            "plugin_failed",
-            cycle=cycle,
-            plugin=plugin,
-            question=question,
-            err=error,
-            times=number,
-        )

@@ -238,7 +238,16 @@ def _serve(
     log: Any = structlog.get_logger()
     for it in listeners:
         log.info("listening", address=it.address, port=it.port, pages=list(it.pages))
+    if settings.view.enabled:
+        page = page_url(listeners[-1], has_tls=bool(settings.view.cert_file))
+        log.info("page_served", page=page, next=f"kaisched jobs --server {page}")
     return Server(listeners)
+
+
+def page_url(listener: Listener, *, has_tls: bool) -> str:
+    """Return the address of the page for a browser on this machine."""
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(listener.address, listener.address)  # noqa: S104
+    return f"http{'s' * has_tls}://{f'[{host}]' if ':' in host else host}:{listener.port}"
 
 
 @contextmanager

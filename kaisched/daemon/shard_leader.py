@@ -169,6 +169,7 @@ class ShardLeader:
             recordings=self.recordings,
             view=self.view,
             claims=claims if self.has_claims else None,
+            is_observing=settings.kubernetes.observe,
         )
         return loop, usage
 

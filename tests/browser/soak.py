@@ -85,7 +85,9 @@ def playground(log):
             env={**os.environ, "PYTHONUNBUFFERED": "1"},
         )
     try:
-        told = "".join(iter(process.stdout.readline, "Ctrl-C ends it, and all that is in it.\n"))
+        told = ""
+        while "\nnext  " not in told:
+            told += process.stdout.readline()
         url, page = re.findall(r"http://\S+", told)
         until(lambda: _answers(f"{page}api/v1/overview"))
         player = Player(url, SPEED)

@@ -117,6 +117,7 @@ class Replicas:
         told = environment(
             KAISCHED_LEADER_ELECTION__IDENTITY=f"replica-{replica}-{number}",
             XDG_STATE_HOME=str(state),
+            KAISCHED_LOG__LEVEL="debug",
             **self.more(),
         )
         with log.open("wb") as out:

@@ -119,7 +119,8 @@ class Evictor:
         else:
             self.writers.counts.add("evict", FAILED)
             if evict.pod in unanswered:
-                self._tell(evict, "eviction_unanswered", why="it is gone, perhaps by this eviction")
+                why = "it is gone, perhaps by this eviction"
+                self.writers.log.info("eviction_unanswered", **_told(evict), why=why)
             self.writers.refute_eviction(evict)  # its room is free already
         return GRANTED
 
@@ -173,19 +174,18 @@ class Evictor:
         return options
 
     def _report(self, evict: Evict) -> None:
-        self._tell(evict, "pod_evicted")
+        self.writers.log.debug("pod_evicted", **_told(evict))
         self.writers.note(Note(evict.pod, evict.uid, "Evicted", "Evicting", evict.reason, True))
 
-    def _tell(self, evict: Evict, event: str, **more: str) -> None:
-        self.writers.log.info(
-            event,
-            pod=evict.pod,
-            node=evict.node,
-            action=evict.action,
-            beneficiary=evict.beneficiary,
-            reason=evict.reason,
-            **more,
-        )
+
+def _told(evict: Evict) -> dict[str, str]:
+    return {
+        "pod": evict.pod,
+        "node": evict.node,
+        "action": evict.action,
+        "beneficiary": evict.beneficiary,
+        "reason": evict.reason,
+    }
 
 
 def _target(evict: Evict) -> list[dict[str, str]]:

@@ -47,7 +47,9 @@ def start(tmp_path):
             env={**os.environ, "PYTHONUNBUFFERED": "1"},
         )
         running.append(process)
-        told = "".join(iter(process.stdout.readline, "Ctrl-C ends it, and all that is in it.\n"))
+        told = ""
+        while "\nnext  " not in told:
+            told += process.stdout.readline()
         return process, path, told
 
     yield run
@@ -87,8 +89,13 @@ def test_it_says_where_the_page_is(capsys, tmp_path):
     class Server:
         url = "http://127.0.0.1:1"
 
-    playground._tell(Server, tmp_path, playground.Size(1, 8), 8090)
-    assert "page        http://localhost:8090/\n" in capsys.readouterr().out
+    playground._tell(Server, tmp_path / "k", playground.Size(1, 8), 8090, tmp_path / "log")
+    lines = capsys.readouterr().out.splitlines()
+    assert f"its log     {tmp_path}/log" in lines
+    assert lines[-2:] == [
+        "page        http://localhost:8090/",
+        f"next        export KUBECONFIG={tmp_path}/k; kubectl get nodes",
+    ]
 
 
 def test_the_page_is_elsewhere_where_its_port_is_taken(monkeypatch):
@@ -116,11 +123,12 @@ def test_a_scheduler_is_a_process_that_knows_the_kubeconfig(monkeypatch, tmp_pat
     monkeypatch.setattr(
         playground.subprocess, "Popen", lambda line, **options: started.append((line, options))
     )
-    playground._start_scheduler(tmp_path / "kubeconfig", 8083)
+    playground._start_scheduler(tmp_path / "kubeconfig", 8083, tmp_path / "log")
     line, options = started[0]
     assert line[1] == "-c"
     assert line[3:6] == ["run", "--cluster", "kubernetes"]
     assert options["env"]["KUBECONFIG"] == str(tmp_path / "kubeconfig")
+    assert options["stderr"].name == str(tmp_path / "log")
 
 
 def test_a_scheduler_that_ends_is_told_of_once(capsys):

@@ -1,6 +1,7 @@
 """The daemon and its file of usage history, in a process of its own that is killed."""
 
 import json
+import os
 import subprocess
 import sys
 import time
@@ -56,6 +57,7 @@ def run_until_it_has_turned(manifests, seconds):
         ],
         stderr=subprocess.PIPE,
         text=True,
+        env={**os.environ, "KAISCHED_LOG__LEVEL": "debug"},
     )
     events = []
     for line in process.stderr:

@@ -81,7 +81,7 @@ def test_a_turn_binds_and_is_published():
     published = loop._collector.published
     assert (published.binds, dict(published.pending)) == (2, {"NoRoom": 1})
     assert published.domains == {("t", "rack"): Spread()}, "a rate has a zero to rise from"
-    assert [line["event"] for line in logs] == ["cycle_completed"]
+    assert [line["event"] for line in logs] == ["cycle_completed", "job_started", "job_started"]
     assert all(check.is_ok for check in loop.health.ready(0.0))
 
 
@@ -92,7 +92,7 @@ def test_a_failed_cycle_is_told_and_the_next_one_runs():
     with capture_logs() as logs:
         assert loop.cycle() is None
         assert loop.cycle() is not None
-    assert [line["event"] for line in logs] == ["cycle_failed", "cycle_completed"]
+    assert [line["event"] for line in logs] == ["cycle_failed", "cycle_completed", "job_started"]
     assert (logs[0]["err"], logs[0]["exc_info"]) == ("the server is away", None)
     assert loop._collector.published.cycles["failed"] == 1
     assert cluster.applied == ["team/j0-0"]

@@ -304,8 +304,9 @@ def run_playground(size: Size, *, port: int, kubeconfig: Path | None, has_schedu
         path = Path(folder) / "kubeconfig" if kubeconfig is None else kubeconfig.absolute()
         _write(path, kubeconfig_of(server.url))
         view_port = _free_port() if has_scheduler else 0
-        scheduler = _start_scheduler(path, view_port) if has_scheduler else None
-        _tell(server, path, size, view_port)
+        log = Path(folder) / "scheduler.log"
+        scheduler = _start_scheduler(path, view_port, log) if has_scheduler else None
+        _tell(server, path, size, view_port, log)
         try:
             _wait(stopped, scheduler)
         finally:
@@ -325,8 +326,8 @@ def _free_port() -> int:
     return 0
 
 
-def _start_scheduler(kubeconfig: Path, view_port: int) -> subprocess.Popen[bytes]:
-    """Start ``kaisched run`` on the cluster of a kubeconfig, with its page.
+def _start_scheduler(kubeconfig: Path, view_port: int, log: Path) -> subprocess.Popen[bytes]:
+    """Start ``kaisched run`` on the cluster of a kubeconfig, with its page; it logs to a file.
 
     It is a process of its own, as it would be in a cluster: it has the other core to itself. It
     ends with the playground, whatever ends that.
@@ -334,12 +335,14 @@ def _start_scheduler(kubeconfig: Path, view_port: int) -> subprocess.Popen[bytes
     program = _RUN.format(parent=os.getpid())
     line = [sys.executable, "-c", program, "run", "--cluster", "kubernetes"]
     ports = ["--metrics-port", "0", "--health-port", "0", "--view", "--view-port", str(view_port)]
-    return subprocess.Popen(  # noqa: S603 - our own program
-        [*line, *ports],
-        env={**os.environ, "KUBECONFIG": str(kubeconfig), **_RECORDED},
-        # Ctrl-C reaches the whole group; the scheduler is to end when it is told to.
-        start_new_session=True,
-    )
+    with log.open("wb") as told:
+        return subprocess.Popen(  # noqa: S603 - our own program
+            [*line, *ports, "--log-format", "text"],
+            env={**os.environ, "KUBECONFIG": str(kubeconfig), **_RECORDED},
+            stderr=told,
+            # Ctrl-C reaches the whole group; the scheduler is to end when it is told to.
+            start_new_session=True,
+        )
 
 
 def _write(path: Path, text: str) -> None:
@@ -354,23 +357,22 @@ def _write(path: Path, text: str) -> None:
         ) from wrong
 
 
-def _tell(server: ApiServer, kubeconfig: Path, size: Size, view_port: int) -> None:
+def _tell(server: ApiServer, kubeconfig: Path, size: Size, view_port: int, log: Path) -> None:
     """Say where everything is; without a port of the view there is no scheduler."""
     scheduler = "none, as you wished; pods stay pending"
+    page = ""
     if view_port:
-        scheduler = (
-            "kaisched, for pods with schedulerName: kaisched\n"
-            f"page        http://localhost:{view_port}/"
-        )
+        scheduler = f"kaisched, for pods with schedulerName: kaisched\nits log     {log}"
+        page = f"page        http://localhost:{view_port}/\n"
     offered = f", offered to claims by the driver {DRIVER}" if size.has_claims else ""
     text = (
         f"API server  {server.url}\n"
         f"nodes       {size.nodes} with {size.gpus_per_node} GPUs each{offered}\n"
         f"scheduler   {scheduler}\n"
         f"kubeconfig  {kubeconfig}\n\n"
-        f"  export KUBECONFIG={kubeconfig}\n"
-        "  kubectl get nodes\n\n"
-        "Ctrl-C ends it, and all that is in it."
+        "Ctrl-C ends it, and all that is in it.\n\n"
+        f"{page}"
+        f"next        export KUBECONFIG={kubeconfig}; kubectl get nodes"
     )
     print(text, flush=True)  # noqa: T201
 
