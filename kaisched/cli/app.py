@@ -101,6 +101,7 @@ def build_app(wanted: str | None) -> typer.Typer:
         help=_HELP,
         add_completion=True,
         pretty_exceptions_enable=False,
+        rich_markup_mode=None,  # its panels cut long options and choices
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     app.callback()(_root)
@@ -116,7 +117,7 @@ def _print_version(is_wanted: bool) -> None:
     if is_wanted:
         from kaisched.cli.run import version  # noqa: PLC0415 - only when asked
 
-        version("text")
+        version("table")
         raise typer.Exit
 
 

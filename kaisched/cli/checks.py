@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from dataclasses import asdict
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from kaisched.cli import options
-from kaisched.cli.printing import columns, counted, print_json, print_table, say
+from kaisched.cli.printing import columns, counted, print_document, print_table, say
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,7 +31,7 @@ def doctor(
             " system:serviceaccount:kaisched:kaisched.",
         ),
     ] = "",
-    output: options.Table = "table",
+    output: options.Output = "table",
 ) -> None:
     """Check a cluster for what would keep the scheduler from its work, and say how to fix it.
 
@@ -54,9 +55,11 @@ def _print_findings(findings: Sequence[Finding], output: str) -> None:
     """Print the findings in the order of the checks, and how many of each level there are."""
     levels = Counter(finding.level for finding in findings)
     counts = {level: levels[level] for level in ("ok", "warn", "fail")}
-    if output == "json":
+    if output != "table":
         checks = [asdict(finding) for finding in findings]
-        print_json({"schemaVersion": "kaisched.io/doctor/v1", **counts, "checks": checks})
+        print_document(
+            {"schemaVersion": "kaisched.io/doctor/v1", **counts, "checks": checks}, output
+        )
         return
     rows = [
         (finding.level, finding.check, "; ".join(filter(None, (finding.text, finding.fix))))
@@ -81,8 +84,9 @@ def lint(
         typer.Option(help="SchedulingShard they are for; else the only one among them, if any."),
     ] = None,
     output: Annotated[
-        Literal["text", "json", "sarif"], typer.Option("-o", "--output", help="How to print.")
-    ] = "text",
+        Literal["table", "json", "yaml", "csv", "name", "sarif"],
+        typer.Option("-o", "--output", help="How to print."),
+    ] = "table",
 ) -> None:
     """Check queues, shards, jobs, nodes, settings and scenario files; report all errors at once.
 
@@ -92,12 +96,15 @@ def lint(
     The exit code is 1 if there are errors, and 0 if there are only warnings. SARIF is what code
     hosts show beside a change.
     """
-    from kaisched.cli.findings import FORMS, with_scenarios  # noqa: PLC0415 - not for the help
+    from kaisched.cli.findings import FORMS, json_of, with_scenarios  # noqa: PLC0415 - not for the help
     from kaisched.engine.linting import found_in  # noqa: PLC0415 - not for the help
     from kaisched.engine.planning import read_manifests  # noqa: PLC0415 - not for the help
 
     loaded = read_manifests(files)
     found = with_scenarios(found_in(loaded, shard))
-    say(*FORMS[output](found, loaded.files))
+    if output in FORMS:
+        say(*FORMS[output](found, loaded.files))
+    else:
+        print_document(json.loads("\n".join(json_of(found, loaded.files))), output)
     if any(finding.is_error for finding in found):
         raise typer.Exit(1)

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from kaisched.cli import options
-from kaisched.cli.printing import Column, columns, print_json, print_table, say
+from kaisched.cli.printing import Column, columns, print_document, print_table, say
 from kaisched.engine import history_cost as cost
 from kaisched.engine.history_cost import Pool, Use
 from kaisched.errors import ConfigError
@@ -37,15 +37,15 @@ def fairness(
     gpus: Annotated[int, typer.Option(min=1, max=10**9, help="GPUs of the cluster.")] = 16,
     half_life: Annotated[str, typer.Option(help="halfLifePeriod; 0s for none.")] = "0s",
     window: Annotated[str, typer.Option(help="windowSize.")] = "1w",
-    output: options.Table = "table",
+    output: options.Output = "table",
 ) -> None:
     """Say what past usage costs a queue, when it recovers, and when it loses its surplus.
 
     For queues of one level and priority without quotas that all want everything.
     """
     pool, used = read(weights, usage, (k, gpus, half_life, window))
-    if output == "json":
-        print_json(document(pool, used))
+    if output != "table":
+        print_document(document(pool, used), output)
         return
     for queue in used:
         say(sentence(pool, used, queue))

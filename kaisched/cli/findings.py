@@ -112,7 +112,7 @@ def sarif_of(found: Sequence[Finding], _: Mapping[str, int]) -> list[str]:
 
 
 FORMS: Final[dict[str, Callable[[Sequence[Finding], Mapping[str, int]], list[str]]]] = {
-    "text": text_of,
+    "table": text_of,
     "json": json_of,
     "sarif": sarif_of,
 }

@@ -51,7 +51,7 @@ def command(
     reverse: Annotated[bool, _REVERSE] = False,
     place: options.Place,
     watch: options.Watch = False,
-    output: options.Listing = "table",
+    output: options.Output = "table",
 ) -> None:
     """List the jobs that wait or run: whose, since when, and why or where.
 

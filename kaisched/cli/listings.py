@@ -64,7 +64,7 @@ def ls(
     *,
     place: options.Place,
     watch: options.Watch = False,
-    output: options.Listing = "table",
+    output: options.Output = "table",
 ) -> None:
     """List all queues as a tree: fair share, allocated, requested and quota, and waiting jobs.
 
@@ -83,7 +83,7 @@ def show(
     *,
     place: options.Place,
     watch: options.Watch = False,
-    output: options.Listing = "table",
+    output: options.Output = "table",
 ) -> None:
     """Show one queue with those above and below it, and its waiting jobs in order.
 
@@ -315,7 +315,7 @@ def alloc(
     group: Annotated[str, _BY] = "queue,node",
     place: options.Place,
     watch: options.Watch = False,
-    output: options.Listing = "table",
+    output: options.Output = "table",
 ) -> None:
     """Say which queues, nodes and jobs hold the GPUs, as a tree.
 
@@ -481,7 +481,7 @@ def fairness(
     history_file: options.HistoryFile = None,
     resource: options.Resource = "gpu",
     place: options.Place,
-    output: options.Listing = "table",
+    output: options.Output = "table",
 ) -> None:
     """Say what queues hold of their fair shares, what they used lately, and how many jobs wait.
 

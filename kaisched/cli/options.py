@@ -34,10 +34,8 @@ PROMETHEUS: Final = "KAISCHED_PROMETHEUS"
 """The variable that names a Prometheus server."""
 
 _OUTPUT: Final = typer.Option("-o", "--output", help="How to print.")
-Table: TypeAlias = Annotated[Literal["table", "json"], _OUTPUT]
-TextOrJson: TypeAlias = Annotated[Literal["text", "json"], _OUTPUT]
-Listing: TypeAlias = Annotated[Literal["table", "json", "yaml", "csv", "name"], _OUTPUT]
-Text: TypeAlias = Annotated[Literal["text", "json", "yaml", "csv", "name"], _OUTPUT]
+Output: TypeAlias = Annotated[Literal["table", "json", "yaml", "csv", "name"], _OUTPUT]
+"""What every command that prints a document takes."""
 Progress: TypeAlias = Annotated[
     bool | None,
     typer.Option(

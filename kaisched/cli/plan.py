@@ -10,7 +10,7 @@ import typer
 
 from kaisched.cli import options
 from kaisched.cli.listings import print_queues
-from kaisched.cli.printing import columns, count, counted, print_json, print_table, say, warn
+from kaisched.cli.printing import columns, count, counted, print_document, print_table, say, warn
 
 if TYPE_CHECKING:
     from collections.abc import Container, Mapping, Sequence
@@ -46,7 +46,7 @@ def command(
         int, typer.Option(min=1, max=1000, help="Cycles to run; fewer once nothing moves.")
     ] = 1,
     order: Annotated[bool, _ORDER] = False,
-    output: options.Table = "table",
+    output: options.Output = "table",
 ) -> None:
     """Say what would be bound, evicted and nominated, what stays pending, and why.
 
@@ -63,8 +63,9 @@ def command(
     planned = plan(read_plan_input(files, shard, chosen, is_one=False), rounds)
     for text in [*planned.warnings, *map(str, planned.problems)]:
         warn(text)
-    if output == "json":
-        print_json(plan_document(planned.steps, planned.problems, planned.warnings))
+    if output != "table":
+        document = plan_document(planned.steps, planned.problems, planned.warnings)
+        print_document(document, output)
     else:
         print_plan(planned.steps, with_order=order)
     if planned.problems or any(cycle.failures for cycle in planned.cycles):

@@ -87,6 +87,29 @@ def say(*lines: str) -> None:
     print(*map(visible, lines), sep="\n")
 
 
+def say_wrapped(*lines: str) -> None:
+    """Print lines, wrapped at the width of a terminal; what goes on is indented more.
+
+    In a file or a pipe each stays one line, as ``grep`` reads it.
+    """
+    is_wrapped = sys.stdout.isatty() or os.environ.get("COLUMNS", "").isdigit()
+    for line in map(visible, lines):
+        lead = line[: len(line) - len(line.lstrip())]
+        wide = max(width_of(sys.stdout), len(lead) + _LEAST_TEXT)
+        print(
+            textwrap.fill(
+                line.lstrip(),
+                wide,
+                initial_indent=lead,
+                subsequent_indent=f"{lead}    ",
+                break_long_words=False,
+                break_on_hyphens=False,
+            )
+            if is_wrapped
+            else line
+        )
+
+
 def say_text(text: str) -> None:
     """Print a text of several lines, and one line break."""
     print(visible_text(text), flush=True)
@@ -255,13 +278,57 @@ def print_json(document: Mapping[str, Any]) -> None:
     say_text(json.dumps(document, indent=2, default=str))
 
 
+def _lists_in(document: Mapping[str, Any]) -> Iterator[list[dict[str, Any]]]:
+    """Yield the lists of objects in a document."""
+    for it in document.values():
+        if isinstance(it, list) and it and all(isinstance(each, dict) for each in it):
+            yield it
+            for each in it:
+                yield from _lists_in(each)
+
+
+def _rows_in(document: Mapping[str, Any]) -> Iterator[Sequence[object]]:
+    """Yield the only list of a document as a table; else each value with its path."""
+    found = list(_lists_in(document))
+    if len(found) == 1 and not any(isinstance(it, dict) for it in found[0][0].values()):
+        heads = list(dict.fromkeys(key for entry in found[0] for key in entry))
+        yield heads
+        for entry in found[0]:
+            yield [_plain(entry.get(key)) for key in heads]
+        return
+    yield "path", "value"
+    yield from _values_in(document, "")
+
+
+def _values_in(value: Any, path: str) -> Iterator[tuple[str, object]]:
+    inner = value.items() if isinstance(value, dict) else enumerate(value)
+    for key, it in inner:
+        at = f"{path}.{key}".lstrip(".")
+        if isinstance(it, dict | list) and it:
+            yield from _values_in(it, at)
+        else:
+            yield at, _plain(it)
+
+
+def _plain(value: object) -> object:
+    return value if isinstance(value, str) or value is None else json.dumps(value, default=str)
+
+
+def _names_in(document: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the names of what a document lists, each once."""
+    keys = ("pod", "podGroup", "name", "key", "rule", "check")
+    each = (entry for entries in _lists_in(document) for entry in entries)
+    found = (next((entry[key] for key in keys if entry.get(key)), None) for entry in each)
+    yield from dict.fromkeys(str(it) for it in found if it)
+
+
 class Printer(NamedTuple):
     """How a document is printed."""
 
     as_text: Callable[[Mapping[str, Any]], None]
-    as_rows: Callable[[Mapping[str, Any]], Iterable[Sequence[object]]]
+    as_rows: Callable[[Mapping[str, Any]], Iterable[Sequence[object]]] = _rows_in
     """The rows of CSV, the heads first."""
-    as_names: Callable[[Mapping[str, Any]], Iterable[str]] = lambda _: ()
+    as_names: Callable[[Mapping[str, Any]], Iterable[str]] = _names_in
     """The lines of ``-o name``: ``kind/name``, as kubectl reads them."""
 
     def print(self, document: Mapping[str, Any], output: str) -> None:
@@ -284,6 +351,11 @@ class Printer(NamedTuple):
                 say(name)
         else:
             self.as_text(document)
+
+
+def print_document(document: Mapping[str, Any], output: str) -> None:
+    """Print a document as JSON, YAML, CSV or names."""
+    Printer(print_json).print(document, output)
 
 
 def queue_names(document: Mapping[str, Any]) -> Iterator[str]:

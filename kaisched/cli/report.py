@@ -43,7 +43,7 @@ def usage(
     prometheus: options.Prometheus = "",
     history_file: options.HistoryFile = None,
     resource: options.Resource = "gpu",
-    output: options.Listing = "table",
+    output: options.Output = "table",
 ) -> None:
     """Report what queues used, and how much their fair shares came to, in GPU-hours.
 
@@ -63,7 +63,7 @@ def evictions(
     prometheus: options.Prometheus = "",
     server: options.ServerUrl = "",
     shard_name: options.ShardName = "",
-    output: options.Listing = "table",
+    output: options.Output = "table",
 ) -> None:
     """Report how many pods were evicted: from which queue, for which one, by which rule.
 
@@ -86,7 +86,7 @@ def waits(
     last: Annotated[
         str, typer.Option("--last", help="Count jobs that started since then, such as 12h or 4w.")
     ] = "1w",
-    output: options.Listing = "table",
+    output: options.Output = "table",
 ) -> None:
     """Report by queue how long waiting jobs have waited, and how long running ones did.
 

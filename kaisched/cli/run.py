@@ -12,7 +12,7 @@ import typer
 
 from kaisched import __version__
 from kaisched.cli import options
-from kaisched.cli.printing import columns, print_json, print_table, say, warn
+from kaisched.cli.printing import Printer, columns, print_table, say, warn
 from kaisched.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ def _group() -> None:
 
 @plugins.command("list")
 def list_plugins(
-    output: options.Table = "table",
+    output: options.Output = "table",
 ) -> None:
     """List the installed plugins, with the hooks they answer and their arguments.
 
@@ -89,12 +89,9 @@ def list_plugins(
     from kaisched.framework.plugins.loader import describe_plugins  # noqa: PLC0415 - only when asked
 
     found = describe_plugins()
-    if output == "json":
-        listed = [asdict(plugin) for plugin in found]
-        document = {"schemaVersion": "kaisched.io/plugins/v1", "plugins": listed}
-        print_json(document)
-    else:
-        _print(found)
+    listed = [asdict(plugin) for plugin in found]
+    document = {"schemaVersion": "kaisched.io/plugins/v1", "plugins": listed}
+    Printer(lambda _: _print(found)).print(document, output)
     if any(plugin.problem for plugin in found):
         raise typer.Exit(1)
 
@@ -134,14 +131,11 @@ def _as_text(default: object) -> str:
     return default if isinstance(default, str) and default else json.dumps(default, default=str)
 
 
-def version(output: options.TextOrJson = "text") -> None:
+def version(output: options.Output = "table") -> None:
     """Print the version."""
-    if output == "json":
-        document = {
-            "schemaVersion": "kaisched.io/version/v1",
-            "version": __version__,
-            "python": platform.python_version(),
-        }
-        say(json.dumps(document))
-    else:
-        say(f"kaisched {__version__}")
+    document = {
+        "schemaVersion": "kaisched.io/version/v1",
+        "version": __version__,
+        "python": platform.python_version(),
+    }
+    Printer(lambda _: say(f"kaisched {__version__}")).print(document, output)

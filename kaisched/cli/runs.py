@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from kaisched.cli.printing import timing_line, warn
+from kaisched.cli.printing import print_document, say_text, timing_line, warn
 from kaisched.clock import SystemClock, monotonic_s
 from kaisched.config.settings import ViewListener
 from kaisched.daemon.http_server import Server
@@ -135,15 +136,20 @@ def run(
     return result
 
 
-def printed(results: Sequence[Result], output: str) -> str:
-    """Format the summary of one run, or several runs side by side."""
-    if output == "json":
-        texts = [json_of(result).rstrip("\n") for result in results]
-        return texts[0] if len(texts) == 1 else f"[{','.join(texts)}]"
-    tables = [summary_of(result.outcome) for result in results]
-    if len(results) > 1:
-        tables.append(comparison_of(results))
-    return "\n\n".join(tables)
+def print_results(results: Sequence[Result], output: str) -> None:
+    """Print the summary of one run, or several runs side by side."""
+    if output == "table":
+        tables = [summary_of(result.outcome) for result in results]
+        if len(results) > 1:
+            tables.append(comparison_of(results))
+        say_text("\n\n".join(tables))
+        return
+    texts = [json_of(result).rstrip("\n") for result in results]
+    if output == "json":  # as the files of the runs are written
+        say_text(texts[0] if len(texts) == 1 else f"[{','.join(texts)}]")
+        return
+    found = [json.loads(text) for text in texts]
+    print_document(found[0] if len(found) == 1 else {"runs": found}, output)
 
 
 def write(results: Sequence[Result], out: Path, *, has_plots: bool) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from kaisched.cli import options
-from kaisched.cli.printing import columns, count, print_json, print_table, say, say_text
+from kaisched.cli.printing import columns, count, print_document, print_table, say, say_text
 from kaisched.errors import ABSENT, ConfigError
 from kaisched.errors import show as shown_value
 from kaisched.files import replace_files
@@ -130,7 +130,7 @@ def _group() -> None:
 def show(
     *,
     given: options.Given,
-    output: options.Table = "table",
+    output: options.Output = "table",
 ) -> None:
     """Print every setting with its value and origin: default, file, variable or flag.
 
@@ -140,9 +140,9 @@ def show(
     from kaisched.telemetry.logs import masked  # noqa: PLC0415 - only when asked
 
     rows = [(row.path, masked(row.path, row.value), row.origin) for row in given.load().shown()]
-    if output == "json":
+    if output != "table":
         settings = [{"key": key, "value": value, "origin": origin} for key, value, origin in rows]
-        print_json({"schemaVersion": "kaisched.io/settings/v1", "settings": settings})
+        print_document({"schemaVersion": "kaisched.io/settings/v1", "settings": settings}, output)
         return
     shown = ((key, origin, _cell(value)) for key, value, origin in rows)
     print_table("Settings", columns("KEY", "ORIGIN", "VALUE"), shown)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal
 import typer
 
 from kaisched.cli import options
-from kaisched.cli.printing import say_text, warn
+from kaisched.cli.printing import Printer, say_text, warn
 from kaisched.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -85,7 +86,7 @@ def simulate(
     shard: Annotated[Path | None, _SHARD] = None,
     actions: Annotated[str | None, _ACTIONS] = None,
     checkpoint_every: Annotated[str, _CHECKPOINT] = "1h",
-    output: options.Table = "table",
+    output: options.Output = "table",
     check_invariants: Annotated[bool, _CHECK] = False,
     progress: options.Progress = None,
     serve: Annotated[bool, _SERVE] = False,
@@ -141,7 +142,7 @@ def _run_trace(
             is_progress_wanted=wish.is_progress_wanted,
             shown=shown,
         )
-        say_text(json_of(report) if output == "json" else table_of(report))
+        Printer(lambda _: say_text(table_of(report))).print(json.loads(json_of(report)), output)
         warn(timing)
     _end_of(report.failures)
 
@@ -194,7 +195,7 @@ def _run_scenarios(
             check_folder(folder)
     with runs.served(wish.serving) as shown:
         results = runs.run_all(loaded, wish, dask, shown)
-        say_text(runs.printed(results, output))
+        runs.print_results(results, output)
         if out is not None:
             runs.write(results, out, has_plots=has_plots)
     _end_of(failure for result in results for failure in result.outcome.plugin_failures)
@@ -236,7 +237,7 @@ def tune(
     seed: Annotated[int | None, typer.Option(min=0, help="Overrides the scenario's seed.")] = None,
     processes: Annotated[int | None, _PROCESSES] = None,
     dask: Annotated[str | None, _SWEEP_DASK] = None,
-    output: options.Table = "table",
+    output: options.Output = "table",
     progress: options.Progress = None,
 ) -> None:
     """Try every combination of the settings that a scenario lists, and recommend one.
@@ -263,7 +264,7 @@ def tune(
         Bar(f"tuning {read.name}", 0.0, float(count), is_wanted=progress, is_slow=True) as bar,
     ):
         found = sweep(read, processes or os.cpu_count() or 1, bar.tell, machines)
-    say_text(json_of(found) if output == "json" else summary_of(found))
+    Printer(lambda _: say_text(summary_of(found))).print(json.loads(json_of(found)), output)
     if out is not None:
         write_sweep(found, out)
         warn(f"wrote {out / 'tune.html'}")

@@ -11,7 +11,7 @@ import typer
 from kaisched import __version__
 from kaisched.cli import options
 from kaisched.cli.plan import print_plan, print_waiting
-from kaisched.cli.printing import columns, print_json, print_table, say, warn
+from kaisched.cli.printing import columns, print_document, print_table, say, warn
 from kaisched.objects.labels import format_time
 from kaisched.units import format_amount
 
@@ -85,14 +85,17 @@ def take(
 @command.command("show")
 def show(
     file: Annotated[Path, _FILE],
-    output: options.Table = "table",
+    output: options.Output = "table",
 ) -> None:
     """Print what is in a snapshot: its origin, nodes, queues with shares, pending jobs."""
     from kaisched.engine.recording import read_recording, replay  # noqa: PLC0415 - as above
 
     recording = read_recording(file)
     again = replay(recording, str(file))
-    (_print_document if output == "json" else _print_tables)(recording, again)
+    if output == "table":
+        _print_tables(recording, again)
+    else:
+        print_document(_summary_of(recording, again), output)
     _end(again.problems, is_same=True)
 
 
@@ -103,7 +106,7 @@ def replay_again(
     shard: Annotated[
         Path | None, typer.Option(help="Run by this SchedulingShard instead of the recorded one.")
     ] = None,
-    output: options.Table = "table",
+    output: options.Output = "table",
 ) -> None:
     """Run the cycle of a snapshot again and say whether it gives the same result.
 
@@ -125,9 +128,9 @@ def replay_again(
     again = replay(recording, str(file), other)
     step = step_of(other or recorded_shard(recording, str(file)), again.result)
     is_same = other is not None or not recording.result or recording.result == digest(again.result)
-    if output == "json":
+    if output != "table":
         document = plan_document([step], again.problems, again.warnings)
-        print_json(document | {"result": digest(again.result)})
+        print_document(document | {"result": digest(again.result)}, output)
     else:
         print_plan([step])
         say(_verdict(recording, again, is_other=other is not None))
@@ -153,12 +156,12 @@ def _print_tables(recording: Recording, again: Replay) -> None:
     print_waiting(again.result)
 
 
-def _print_document(recording: Recording, again: Replay) -> None:
-    """Print the summary of a snapshot as JSON."""
+def _summary_of(recording: Recording, again: Replay) -> dict[str, Any]:
+    """Return what is in a snapshot, as a document."""
     from kaisched.view.documents import amounts, cycle_document  # noqa: PLC0415 - as needed
 
     cycle = cycle_document(again.result)
-    document = {
+    return {
         "schemaVersion": "kaisched.io/snapshot-summary/v1",
         **_facts(recording),
         "nodes": [
@@ -168,7 +171,6 @@ def _print_document(recording: Recording, again: Replay) -> None:
         "queues": cycle["queues"],
         "pending": cycle["pending"],
     }
-    print_json(document)
 
 
 def _verdict(recording: Recording, again: Replay, *, is_other: bool) -> str:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 import typer
 
 from kaisched.cli import jobs, options, source
-from kaisched.cli.printing import Column, columns, counted, draw, say, table_lines, width_of
+from kaisched.cli.printing import Column, columns, count, counted, draw, say, table_lines, width_of
 from kaisched.core.titles import title_in
 from kaisched.errors import ClusterUnavailable
 from kaisched.text import visible
@@ -145,9 +145,12 @@ def _node(entry: Mapping[str, Any], _: Mapping[str, Any]) -> tuple[Any, ...]:
     )
 
 
-def _eviction(entry: Mapping[str, Any], _: Mapping[str, Any]) -> tuple[Any, ...]:
-    whom = title_in(entry, "beneficiary", "beneficiaryWorkload") or entry["beneficiaryQueue"] or ""
-    return entry["time"][11:19], entry["pod"], entry["queue"], whom, entry["rule"], entry["reason"]
+def _decision(entry: Mapping[str, Any], _: Mapping[str, Any]) -> tuple[Any, ...]:
+    queue = entry["beneficiaryQueue"]
+    whom = title_in(entry, "beneficiary", "beneficiaryWorkload") or (queue and f"queue {queue}")
+    gone = f"{count(entry['pods'], 'pod')} of {count(entry['jobs'], 'job')}"
+    told = f"{gone}{f' for {whom}' if whom else ''}, by {entry['rule']}: {entry['reason']}"
+    return entry["time"][5:16].replace("T", " "), float(entry["lostGpuHours"]), told
 
 
 PANES: Final = {
@@ -183,9 +186,9 @@ PANES: Final = {
         ),
         Pane(
             "e",
-            "/evictions",
-            columns("TIME", "POD", "?QUEUE", "FOR", "?RULE", "BECAUSE"),
-            _eviction,
+            "/decisions",
+            columns("TIME", "#GPU-HOURS LOST", "WHO WENT, FOR WHOM, AND WHY"),
+            _decision,
         ),
     )
 }

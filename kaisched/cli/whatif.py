@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from kaisched.cli import completion, options
-from kaisched.cli.printing import columns, print_json, print_table, say, warn
+from kaisched.cli.printing import columns, print_document, print_table, say, warn
 from kaisched.cli.when import when_document, when_lines
 from kaisched.core.titles import title_of
 from kaisched.units import format_amount
@@ -64,7 +64,7 @@ def submit(
     pods: Annotated[int, _PODS] = 1,
     when: Annotated[bool, _WHEN] = False,
     place: options.Place,
-    output: options.Table = "table",
+    output: options.Output = "table",
 ) -> None:
     """Say what jobs, queues, nodes or other objects would change if they were applied.
 
@@ -91,7 +91,7 @@ def set_values(
     values: Annotated[list[str], _VALUES],
     *,
     place: options.Place,
-    output: options.Table = "table",
+    output: options.Output = "table",
 ) -> None:
     """Say what other values of a queue, a node or the shard would change.
 
@@ -108,7 +108,7 @@ def remove(
     targets: Annotated[list[str], _TARGETS],
     *,
     place: options.Place,
-    output: options.Table = "table",
+    output: options.Output = "table",
 ) -> None:
     """Say what would change without some objects; pods of a removed node wait again.
 
@@ -134,8 +134,8 @@ def _show(
     difference = compare(found, change(found.recording, file), file, has_when=has_when)
     for text in difference.warnings:
         warn(text)
-    if output == "json":
-        print_json(difference_document(difference))
+    if output != "table":
+        print_document(difference_document(difference), output)
     else:
         _print_tables(difference)
     if difference.problems:

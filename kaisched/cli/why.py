@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from kaisched.cli import completion, options, source
-from kaisched.cli.printing import Printer, amount_cell, counted, say
+from kaisched.cli.printing import Printer, amount_cell, counted, say_wrapped
 from kaisched.cli.when import when_lines
 from kaisched.core.refusals import Refusal, RefusalText, text_of
 from kaisched.core.titles import title_in
@@ -43,7 +43,7 @@ def command(
     namespace: Annotated[str, _NAMESPACE] = "",
     when: Annotated[bool, _WHEN] = False,
     watch: options.Watch = False,
-    output: options.Text = "text",
+    output: options.Output = "table",
 ) -> None:
     """Say why a job or a pod waits, which job is ahead of it, and what would let it start.
 
@@ -96,7 +96,7 @@ _MOST_PODS: Final = 5
 
 def _print(document: Mapping[str, Any]) -> None:
     """Print everything about a job, the answer first, and then when it may start."""
-    say(*_lines(document), *when_lines(document["when"]))
+    say_wrapped(*_lines(document), *when_lines(document["when"]))
 
 
 def _lines(document: Mapping[str, Any]) -> Iterator[str]:

@@ -267,6 +267,9 @@ class ViewPages:
             "evictions": lambda it: jobs.evictions_document(
                 it.reading, it.query.text("queue"), it.query.part(), it.sight
             ),
+            "decisions": lambda it: jobs.decisions_document(
+                it.reading, it.query.text("queue"), it.query.part(), it.sight
+            ),
             "fairness": lambda it: queues.fairness_document(
                 it.reading, it.query.text("queue"), it.query.part()
             ),

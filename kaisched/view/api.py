@@ -448,6 +448,45 @@ class Eviction(Doc):
     reason: str
 
 
+class Victim(Doc):
+    """A pod that is evicted."""
+
+    pod: str
+    pod_group: str
+    workload: Workload | None
+    queue: str
+    node: str
+
+
+class EvictionDecision(Doc):
+    """The pods that one action evicts for one job in one cycle."""
+
+    cycle: int
+    time: Time | None
+    action: str
+    rule: Annotated[str, Meta(description="What entitled the beneficiary, a word of the policy.")]
+    beneficiary: Annotated[
+        str | None, Meta(description="A pod group; null for none, or one the reader may not see.")
+    ]
+    beneficiary_workload: Workload | None
+    beneficiary_queue: str | None
+    reason: Annotated[str, Meta(description="That of its first pod.")]
+    pods: int
+    jobs: int
+    queues: Annotated[list[str], Meta(description="Those that lose pods.")]
+    lost_gpu_hours: Annotated[
+        float, Meta(description="GPUs of the pods times the hours since their jobs started.")
+    ]
+    victims: Annotated[list[Victim], Meta(description="At most 50 of the pods.")]
+
+
+class EvictionDecisions(Listed):
+    """Evictions of the last cycles by decision, the latest first."""
+
+    hidden: Annotated[int, Meta(description="Pods of queues that the reader may not get.")]
+    decisions: list[EvictionDecision]
+
+
 class Evictions(Listed):
     """Evictions of the last cycles, the latest first."""
 
@@ -616,6 +655,12 @@ ENDPOINTS: Final = (
         "/evictions",
         "Evictions of the last cycles: who for whom, by which rule.",
         Evictions,
+        ("queue", *_PART),
+    ),
+    Endpoint(
+        "/decisions",
+        "The same by decision: what one action evicts for one job, and how much work is lost.",
+        EvictionDecisions,
         ("queue", *_PART),
     ),
     Endpoint(

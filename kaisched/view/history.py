@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeVar
 
 import numpy as np
 
-from kaisched.core.axis import CPU, GPU
+from kaisched.core.axis import CPU, GPU, GPU_UNIT
 from kaisched.framework.report.result import ShareTable
 
 if TYPE_CHECKING:
@@ -47,6 +47,8 @@ class Decisions(NamedTuple):
     """Promises that are new."""
     waits: Mapping[str, int]
     """The code of the reason of each job that waits for another one than before."""
+    lost_s: Sequence[float] = ()
+    """GPU-seconds that each evicted pod has worked since its job started."""
 
     @property
     def number(self) -> int:
@@ -87,6 +89,14 @@ class History:
 NO_HISTORY: Final = History()
 
 
+def _lost_s(snapshot: Snapshot, evict: Evict, now_s: float) -> float:
+    """Return the GPU-seconds of an evicted pod; none where its start is not known."""
+    tasks = snapshot.tasks
+    gpus = int(snapshot.shapes.charge[GPU, tasks.shape_of_task[evict.task]]) / GPU_UNIT
+    ran_s = now_s - float(snapshot.jobs.last_start_s[tasks.job_of_task[evict.task]])
+    return gpus * ran_s if ran_s > 0 else 0.0
+
+
 class DecisionLog:
     """Keeps the history from cycle to cycle, in the loop's thread."""
 
@@ -115,6 +125,7 @@ class DecisionLog:
             result.evictions[-self._most :],
             new[-self._most :],
             self._changed(snapshot, waiting),
+            [_lost_s(snapshot, it, times.time_s) for it in result.evictions[-self._most :]],
         )
         self._cycles.append(times)
         if decided.number:

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from kaisched.view.publisher import Told
     from kaisched.view.reading import Reading, Sight
 
+_HOUR_S: Final = 3_600
 _MOST_NAMES: Final = 5
 _MOST_NODES: Final = 4
 _HIDDEN: Final = {"podGroup": None, "workload": None}
@@ -467,6 +468,70 @@ def _eviction(decided: Decisions, evict: Evict, sight: Sight) -> dict[str, Any]:
         **_beneficiary(evict, sight),
         "beneficiaryQueue": evict.beneficiary_queue or None,
         "reason": _sentence(evict, sight),
+    }
+
+
+def decisions_document(reading: Reading, queue: str, part: Part, sight: Sight) -> dict[str, Any]:
+    """Return the evictions of the last cycles by decision, the latest first.
+
+    What one action evicts for one job in one cycle is a decision; where there is no such job, what
+    goes of one job is. Queues and readers are as in :func:`evictions_document`.
+
+    Raises:
+        ConfigError: there is no such queue.
+
+    """
+    found: dict[tuple[object, ...], list[tuple[Decisions, Evict, float]]] = {}
+    names = reading.snapshot.queues.name
+    wanted = {names[row] for row in rows_below(reading, queue)} if queue else set()
+    hidden = 0
+    for decided in reversed(reading.view.history.decisions):
+        for evict, lost_s in zip(decided.evictions, decided.lost_s, strict=True):
+            if queue and not {evict.queue, evict.beneficiary_queue} & wanted:
+                continue
+            if not sight.sees(evict.queue):
+                hidden += 1
+                continue
+            whose = "" if evict.beneficiary else evict.pod_group
+            key = decided.cycle, evict.step, evict.action, evict.beneficiary, whose
+            found.setdefault(key, []).append((decided, evict, lost_s))
+    listed = list(found.values())
+    return {
+        **envelope(reading.view),
+        **part.document(len(listed)),
+        "hidden": hidden,
+        "decisions": [_decision(victims, sight) for victims in part.of(listed)],
+    }
+
+
+MOST_VICTIMS: Final = 50
+"""Pods of one decision that are listed."""
+
+
+def _decision(victims: Sequence[tuple[Decisions, Evict, float]], sight: Sight) -> dict[str, Any]:
+    decided, first, _ = victims[0]
+    return {
+        "cycle": decided.cycle,
+        "time": stamp(decided.time_s),
+        "action": first.action,
+        "rule": first.kind or first.action,
+        **_beneficiary(first, sight),
+        "beneficiaryQueue": first.beneficiary_queue or None,
+        "reason": _sentence(first, sight),
+        "pods": len(victims),
+        "jobs": len({it.pod_group for _, it, _ in victims}),
+        "queues": sorted({it.queue for _, it, _ in victims}),
+        "lostGpuHours": round(sum(lost_s for _, _, lost_s in victims) / _HOUR_S, 3),
+        "victims": [
+            {
+                "pod": it.pod,
+                "podGroup": it.pod_group,
+                "workload": workload_document(it.top_owner),
+                "queue": it.queue,
+                "node": it.node,
+            }
+            for _, it, _ in victims[:MOST_VICTIMS]
+        ],
     }
 
 

@@ -39,6 +39,11 @@ export function age(time, now) {
   return duration(Math.max((new Date(now) - new Date(time)) / 1000, 0));
 }
 
+/** GPU-hours. */
+export function hours(value) {
+  return `${COUNT.format(value < 10 ? Math.round(value * 10) / 10 : Math.round(value))} GPU-hours`;
+}
+
 export function clock(time) {
   return time ? time.slice(11, 19) : NONE;
 }

@@ -10,6 +10,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+from typer.main import get_command
 
 from kaisched.cli import app
 from kaisched.cli.printing import Column, table_lines
@@ -238,3 +239,71 @@ def test_the_daemon_runs_and_ends_on_a_signal(manifests, number):
     assert told == ["cluster_in_memory_filled", "listening", "listening", "job_started"]
     assert events[-1]["pods"] == 1
     assert [event["event"] for event in rest] == ["loop_stopped"], "what is idle says nothing"
+
+
+def commands_of(command, words=()):
+    """Yield each command with its words, without the groups."""
+    inner = getattr(command, "commands", None)
+    if inner is None:
+        yield words, command
+        return
+    for name, it in inner.items():
+        yield from commands_of(it, (*words, name))
+
+
+EVERY = dict(commands_of(get_command(app.build_app(None))))
+
+
+def choices_of(command, param):
+    """Return the words that an option may have; none where it takes others."""
+    with command.make_context("kaisched", [], resilient_parsing=True) as context:
+        told = param.display_type_rich(ctx=context) or ""
+    return tuple(told.strip("<>").split("|")) if "|" in told else ()
+
+
+def test_output_takes_the_same_kinds_everywhere():
+    kinds = {
+        words: choices_of(command, param)
+        for words, command in EVERY.items()
+        for param in command.params
+        if "--output" in param.opts
+    }
+    usual = ("table", "json", "yaml", "csv", "name")
+    assert kinds.pop(("lint",)) == (*usual, "sarif"), "what code hosts read, beside the usual"
+    assert len(kinds) >= 20
+    assert set(kinds.values()) == {usual}
+
+
+@pytest.mark.parametrize("words", EVERY, ids=" ".join)
+def test_help_at_80_columns_never_cuts_an_option_or_its_choices(words):
+    command = EVERY[words]
+    with command.make_context("kaisched", [], resilient_parsing=True, terminal_width=80) as context:
+        told = command.get_help(context)
+    assert max(map(len, told.splitlines())) <= 80
+    for param in command.params:
+        assert [it for it in param.opts if it.startswith("-") and it not in told] == []
+        choices = choices_of(command, param)
+        assert not choices or f"<{'|'.join(choices)}>" in told
+
+
+@pytest.mark.parametrize(
+    ("output", "first"),
+    [
+        ("json", "{"),
+        ("yaml", "schemaVersion: kaisched.io/settings/v1"),
+        ("csv", "key,value,origin"),
+        ("name", "actions"),
+    ],
+)
+def test_what_is_no_list_of_its_own_is_printed_in_every_kind(run, output, first):
+    code, out, _ = run("config", "show", "-o", output)
+    lines = out.splitlines()
+    assert code == 0
+    assert lines[0] == first or (output == "name" and "metrics.port" in lines)
+    code, out, _ = run("version", "-o", output)
+    assert code == 0
+    assert out.splitlines()[:1] == {
+        "json": ["{"],
+        "yaml": ["schemaVersion: kaisched.io/version/v1"],
+        "csv": ["path,value"],
+    }.get(output, [])

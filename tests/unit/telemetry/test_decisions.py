@@ -1,6 +1,7 @@
 """What the log tells of decisions, and of a minute."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import structlog
 from structlog.testing import capture_logs
@@ -14,15 +15,9 @@ from tests.unit.telemetry.test_metrics import NONE, Waiting, result
 class Session:
     """Two jobs; pod 0 is of the first, all others are of the second."""
 
-    class jobs:  # noqa: N801
-        title = ("Job nlp/train", "Job cv/sweep")
-        queue_of_job = (0, 0)
-
-    class queues:  # noqa: N801
-        name = ("team",)
-
-    class tasks:  # noqa: N801
-        job_of_task = (0, 1, 1, 1, 1, 1)
+    jobs = SimpleNamespace(title=("Job nlp/train", "Job cv/sweep"), queue_of_job=(0, 0))
+    queues = SimpleNamespace(name=("team",))
+    tasks = SimpleNamespace(job_of_task=(0, 1, 1, 1, 1, 1))
 
 
 class Records(Waiting):
@@ -87,7 +82,8 @@ def test_evictions_for_one_job_are_one_line():
 def test_a_promise_is_told_when_it_is_new():
     promised = replace(NOTHING, nominations=result().nominations)
     told = told_of(cycle_log(), promised, promised, NOTHING, promised)
-    assert [(it["event"], it["cycle"]) for it in told] == [("room_promised", 0), ("room_promised", 3)]
+    assert {it["event"] for it in told} == {"room_promised"}
+    assert [it["cycle"] for it in told] == [0, 3]
 
 
 def test_many_decisions_of_a_cycle_are_counted():

@@ -1,5 +1,7 @@
 """The live view of a cycle: what is taken, what is told from it, and who sees it."""
 
+from dataclasses import replace
+
 import msgspec
 import numpy as np
 import pytest
@@ -17,6 +19,7 @@ from kaisched.view.reading import ALL, Reading, Sight
 from tests.unit.cluster.claims.worlds import World
 
 ONLY_A = Sight(sees_all=False, of_queue=lambda name: name == "a")
+ONLY_B = Sight(sees_all=False, of_queue=lambda name: name == "b")
 
 
 def cluster():
@@ -68,6 +71,7 @@ def test_every_document_has_the_fields_that_are_described(ran, reading):
         (api.Jobs, jobs.jobs_document(reading, jobs.Wanted(), ONLY_A, {})),
         (api.Nodes, nodes.nodes_document(reading, nodes.Wanted(), ONLY_A)),
         (api.Evictions, jobs.evictions_document(reading, "", Part(), ALL)),
+        (api.EvictionDecisions, jobs.decisions_document(reading, "", Part(), ALL)),
         (api.Cycles, queues.cycles_document(reading)),
         (api.Fairness, queues.fairness_document(reading, "", Part())),
         (api.Frames, queues.frames_document(reading, [reading.view])),
@@ -226,10 +230,25 @@ def test_no_sentence_of_an_eviction_names_a_job_that_the_reader_does_not_see():
     for seen, is_named in ((ALL, True), (ONLY_A, False)):
         for document in (
             jobs.evictions_document(reading, "", Part(), seen),
+            jobs.decisions_document(reading, "", Part(), seen),
             jobs.job_document(reading, row, seen, {}),
         ):
-            assert document["evictions"][0]["reason"]
+            assert (document.get("evictions") or document["decisions"])[0]["reason"]
             assert ("secret" in str(document)) == is_named
+
+
+def test_what_is_evicted_for_one_job_is_one_decision_with_the_work_that_is_lost():
+    """Two pods of one GPU each, of a job that has run for half an hour: one GPU-hour."""
+    made = ClusterBuilder().node("n0", gpu=2).queue("a", deserved=0).queue("b", deserved=2)
+    made.job("old", queue="a", tasks=2, gpu=1, running={"n0": 2})
+    made._jobs = [replace(it, started_s=1e9 + 1 - 1800) for it in made._jobs]
+    reading = Reading(published(made.job("new", queue="b", tasks=2, gpu=1).run()).view)
+    (found,) = jobs.decisions_document(reading, "", Part(), ALL)["decisions"]
+    assert (found["pods"], found["jobs"], found["queues"]) == (2, 1, ["a"])
+    assert (found["beneficiary"], found["lostGpuHours"]) == ("default/new", 1.0)
+    assert [it["pod"] for it in found["victims"]] == ["default/old-0", "default/old-1"]
+    of_others = jobs.decisions_document(reading, "b", Part(), ONLY_B)
+    assert (of_others["decisions"], of_others["hidden"]) == ([], 2)
 
 
 @pytest.mark.parametrize(
