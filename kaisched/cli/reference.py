@@ -212,7 +212,7 @@ def _api_lines() -> Iterator[str]:
         kind = it.document.__name__
         shown = f"`{ROOT}{it.path}`"
         yield f"| {shown} | {it.meaning} [{kind}](#{kind.lower()}) | {names} |"
-    yield f"| `{WHATIF}` | {WHATIF_MEANING} | `shard`, `target`, `set` |"
+    yield f"| `{WHATIF}` | {WHATIF_MEANING} | `shard`, `target`, `set`, `queue`, `gpus`, `pods` |"
     yield f"| `{CHANGES}` | The stream of changes. | |"
     yield f"| `{OPENAPI}` | This page for programs. | |"
     yield from ("", "## Parameters", "", "| parameter | meaning | values |", "|---|---|---|")

@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from kaisched.framework.advice.standing import StandingAdvice
     from kaisched.framework.cycle import Cycle, IntentSink, SnapshotSource, UsageSource
     from kaisched.framework.policy import Policy
-    from kaisched.framework.report.result import CycleResult
     from kaisched.objects.shard import SchedulingShard
     from kaisched.telemetry.metrics import ClaimFigures, CycleCollector
     from kaisched.usage.history import ServerHealth

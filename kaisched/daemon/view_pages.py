@@ -151,7 +151,13 @@ class Query:
 
     def nodes(self, reading: Reading) -> nodes.Wanted:
         """Return which nodes are wanted."""
-        return nodes.Wanted(self.text("name"), self.queue(reading), self.part())
+        return nodes.Wanted(
+            self.text("name"),
+            self.queue(reading),
+            self.word("room", nodes.ROOMS),
+            self.text("domain"),
+            self.part(),
+        )
 
 
 REST: Final = 9.0
@@ -264,6 +270,7 @@ class ViewPages:
             "nodes": lambda it: nodes.nodes_document(
                 it.reading, it.query.nodes(it.reading), it.sight
             ),
+            "capacity": lambda it: nodes.capacity_document(it.reading, it.query.text("level")),
             "evictions": lambda it: jobs.evictions_document(
                 it.reading, it.query.text("queue"), it.query.part(), it.sight
             ),
@@ -284,7 +291,7 @@ class ViewPages:
         page = Source(self._page, Reads(tuple(f"{it}=" for it in PARAMETERS), headers))
         stream = Source(self._changes, Reads(headers=headers[:2]))
         of_browser = (*headers, "origin", "sec-fetch-site")
-        trial = Source(self._page, Reads(("shard=", "target=", "set="), of_browser))
+        trial = Source(self._page, Reads(("shard=", "target=", "set=", "queue=", "gpus=", "pods="), of_browser))
         return {ROOT: page, f"{ROOT}/": page, WHATIF: trial, CHANGES: stream}
 
     def news(self) -> bytes:
@@ -387,6 +394,9 @@ class ViewPages:
         if not sight.sees_all:
             raise TooManyQueuesError
         shard, target = query.text("shard"), query.text("target")
+        if pods := query.number("pods", 0, 1, 10_000):
+            gpus = query.number("gpus", 1, 0, 1000)
+            return self._whatif.submission(shard, query.text("queue"), gpus, pods)
         if not target:
             return _encoded(self._whatif.values(shard))
         return self._whatif.difference(shard, target, query.text("set").split(","))
@@ -418,7 +428,9 @@ class ViewPages:
 
     def _index(self) -> dict[str, Any]:
         shards = [it.shard for it in self._publishers()]
-        return {"schemaVersion": SCHEMA, "shards": shards, "paths": [*PATHS, CHANGES, OPENAPI]}
+        paths = [*PATHS, CHANGES, OPENAPI]
+        is_tried = self._whatif is not None
+        return {"schemaVersion": SCHEMA, "shards": shards, "paths": paths, "whatif": is_tried}
 
     def _publisher(self, shard: str) -> Publisher:
         known = list(self._publishers())

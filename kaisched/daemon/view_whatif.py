@@ -1,8 +1,8 @@
-"""What-if of the live view: other values of a queue, or `kValue`, tried in a process of its own.
+"""What-if of the live view: other values, or another job, tried in a process of its own.
 
 The loop is asked for a recording of its next cycle, as by ``kaisched snapshot take``, and at most
 every half minute: trials in between use the same one. The trial itself runs in a worker, one at a
-time, with a deadline, and is ``kaisched whatif set``.
+time, with a deadline, and is ``kaisched whatif set`` or ``submit``.
 """
 
 from __future__ import annotations
@@ -43,7 +43,8 @@ _WORKER: Final = (
 _VALUE: Final = re.compile(
     r"((gpu|cpu|memory)\.(quota|limit|weight)|priority|kValue)=-?[0-9.]{1,12}"
 )
-_TARGET: Final = re.compile(r"queue/[A-Za-z0-9._-]{1,253}|shard")
+_QUEUE: Final = re.compile(r"[A-Za-z0-9._][A-Za-z0-9._-]{0,252}")
+_TARGET: Final = re.compile(rf"queue/{_QUEUE.pattern}|shard")
 _FIX: Final = (
     "write target=queue/NAME and set=gpu.quota=8,gpu.weight=2, or target=shard and set=kValue=0.5"
 )
@@ -99,10 +100,26 @@ class Whatif:
             raise ConfigError("is no value to try", path="set", value=value, fix=_FIX)
         if not _TARGET.fullmatch(target):
             raise ConfigError("is nothing to change", path="target", value=target, fix=_FIX)
+        return self._try(shard, "set", ["--", target, *assignments], target)
+
+    def submission(self, shard: str, queue: str, gpus: int, pods: int) -> bytes:
+        """Return what a gang of equal pods would change, as ``kaisched whatif submit -o json``.
+
+        Raises:
+            ConfigError: there is no such queue.
+            ClusterUnavailable: as :meth:`difference`.
+
+        """
+        if not _QUEUE.fullmatch(queue):
+            raise ConfigError("is no queue", path="queue", value=queue, fix="write its name")
+        words = ["--queue", queue, "--gpus", str(gpus), "--pods", str(pods)]
+        return self._try(shard, "submit", words, f"queue/{queue}")
+
+    def _try(self, shard: str, command: str, words: Sequence[str], target: str) -> bytes:
         with self._turn(), tempfile.TemporaryDirectory(prefix="kaisched-whatif-") as folder:
             file = Path(folder) / "cycle.json"
             file.write_bytes(encoded(self._recording(shard)))
-            return _tried(file, target, assignments)
+            return _tried(file, command, words, target)
 
     @contextmanager
     def _turn(self) -> Iterator[None]:
@@ -125,16 +142,16 @@ class Whatif:
         return kept.recording
 
 
-def _tried(file: Path, target: str, assignments: Sequence[str]) -> bytes:
+def _tried(file: Path, command: str, words: Sequence[str], target: str) -> bytes:
     """Return what the worker says; a refusal names the parameter that is wrong."""
     worker = _WORKER.format(parent=os.getpid())
-    line = [sys.executable, "-c", worker, "whatif", "set", "--snapshot", str(file), "-o", "json"]
+    line = [sys.executable, "-c", worker, "whatif", command, "--snapshot", str(file), "-o", "json"]
     try:
         done = subprocess.run(  # noqa: S603 - our own program, and words that were checked
-            [*line, "--", target, *assignments], capture_output=True, timeout=_TRY_S, check=False
+            [*line, *words], capture_output=True, timeout=_TRY_S, check=False
         )
     except subprocess.TimeoutExpired:
-        fix = "use kaisched whatif set, which may take its time"
+        fix = f"use kaisched whatif {command}, which may take its time"
         raise ClusterUnavailable(f"the trial took over {_TRY_S:.0f} s", fix=fix) from None
     if done.stdout.strip():
         return done.stdout
@@ -143,7 +160,7 @@ def _tried(file: Path, target: str, assignments: Sequence[str]) -> bytes:
     if done.returncode != ConfigError.exit_code:
         # The worker failed at something that was asked rightly.
         why = text or f"it ended with {done.returncode}, without a word"
-        raise ClusterUnavailable(f"the trial failed: {why}", fix="use kaisched whatif set")
+        raise ClusterUnavailable(f"the trial failed: {why}", fix=f"use kaisched whatif {command}")
     # What is refused says itself what to write instead.
     is_target = text.startswith(f"{target}: ")
     path = "target" if is_target else "set"

@@ -12,6 +12,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from kaisched.view.jobs import SORTS, STATES, WAITING
+from kaisched.view.nodes import ROOMS
 from kaisched.view.paths import CHANGES, MOST, ROOT, USUAL, WHATIF
 
 Amounts: TypeAlias = Annotated[
@@ -156,27 +157,6 @@ class UsageState(Doc):
     coverage: Annotated[float, Meta(description="Part of the window that samples cover, 0 to 1.")]
 
 
-class Overview(Document):
-    """Totals of a shard."""
-
-    cycle: Annotated[int, Meta(description="Number of the last cycle.")]
-    time: Annotated[Time | None, Meta(description="Its end.")]
-    duration_seconds: float | None
-    abandoned: Annotated[
-        str | None, Meta(description="Why it ended without decisions; null if it did not.")
-    ]
-    failures: list[Failure]
-    capacity: Annotated[Amounts, Meta(description="What is divided among the queues.")]
-    gpus: Gpus
-    nodes: int
-    queues: int
-    jobs: JobCounts
-    pods: JobCounts
-    pending: Counts
-    evictions: Annotated[int, Meta(description="Evictions that `/api/v1/evictions` lists.")]
-    usage: Annotated[UsageState | None, Meta(description="Null without a usage history.")]
-
-
 class LeftOut(Doc):
     """Demand that could not be met if nothing else ran, and counts for no share."""
 
@@ -227,6 +207,30 @@ class Queues(Document):
     """Queues, parents before children."""
 
     queues: list[Queue]
+
+
+class Overview(Document):
+    """Totals of a shard."""
+
+    cycle: Annotated[int, Meta(description="Number of the last cycle.")]
+    time: Annotated[Time | None, Meta(description="Its end.")]
+    duration_seconds: float | None
+    abandoned: Annotated[
+        str | None, Meta(description="Why it ended without decisions; null if it did not.")
+    ]
+    failures: list[Failure]
+    capacity: Annotated[Amounts, Meta(description="What is divided among the queues.")]
+    gpus: Gpus
+    nodes: int
+    queues: int
+    jobs: JobCounts
+    pods: JobCounts
+    pending: Counts
+    evictions: Annotated[int, Meta(description="Evictions that `/api/v1/evictions` lists.")]
+    usage: Annotated[UsageState | None, Meta(description="Null without a usage history.")]
+    furthest: Annotated[
+        list[Queue], Meta(description="Leaf queues furthest from their fair shares: at most 8.")
+    ]
 
 
 class Place(Doc):
@@ -428,6 +432,39 @@ class Nodes(Listed):
     nodes: list[Node]
 
 
+class Room(Doc):
+    """What some nodes have, in whole GPUs."""
+
+    name: Annotated[str, Meta(description="A state, a domain or a queue.")]
+    nodes: int
+    total: int
+    free: Annotated[int, Meta(description="GPUs that nothing holds, of nodes that may be used.")]
+    whole_free: Annotated[int, Meta(description="Nodes of which all GPUs are free.")]
+    stranded: Annotated[
+        int,
+        Meta(
+            description="Free GPUs without the CPU and memory that a pod with GPUs asks for at"
+            " least."
+        ),
+    ]
+
+
+class Capacity(Document):
+    """Room of the nodes in totals, for clusters whose nodes are too many to be listed."""
+
+    all: Room
+    states: Annotated[list[Room], Meta(description="Each node is in one of them.")]
+    levels: Annotated[list[str], Meta(description="Of the topologies, the outermost first.")]
+    level: Annotated[str | None, Meta(description="That of `domains`; null without a topology.")]
+    domains: list[Room]
+    largest_gang: Annotated[
+        int, Meta(description="The most pods of one GPU that start together in one domain.")
+    ]
+    departments: Annotated[
+        dict[str, float], Meta(description="GPUs held, by queue below the trunk of the tree.")
+    ]
+
+
 class Eviction(Doc):
     """An eviction, as in `kaisched plan -o json` and with its queues."""
 
@@ -500,6 +537,7 @@ class Index(Doc):
     schema_version: str
     shards: list[str]
     paths: list[str]
+    whatif: Annotated[bool, Meta(description="Whether `/api/v1/whatif` tries changes.")]
 
 
 class Fault(Doc):
@@ -575,9 +613,13 @@ class Frames(Document):
 
 WHATIF_MEANING: Final = (
     "What other values would change, as `kaisched whatif set -o json`: `target` is `queue/NAME` or"
-    " `shard`, `set` values such as `gpu.quota=8,gpu.weight=2` or `kValue=0.5`. Without them the"
-    " values that may be tried. Where `snapshots.enabled` is set, for who sees everything."
+    " `shard`, `set` values such as `gpu.quota=8,gpu.weight=2` or `kValue=0.5`; or what a job"
+    " of so many `pods` with `gpus` each would in a `queue`, as `kaisched whatif submit`. Without"
+    " them the values that may be tried. Where `snapshots.enabled` is set, for who sees everything."
 )
+
+
+_WHATIF: Final = ("shard", "target", "set", "queue", "gpus", "pods")
 
 
 class Parameter(NamedTuple):
@@ -618,6 +660,9 @@ PARAMETERS: Final = {
         ),
         Parameter("namespace", "Jobs of this namespace.", _TEXT),
         Parameter("name", "Entries with this text in their names.", _TEXT),
+        Parameter("room", "Nodes in this state.", {"enum": list(ROOMS)}),
+        Parameter("domain", "Nodes of this domain of a topology, such as `hall-1/rack-2`.", _TEXT),
+        Parameter("level", "By the domains of this level; racks unless given.", _TEXT),
         Parameter("user", "Jobs that this user submitted.", _TEXT),
         Parameter(
             "sort",
@@ -650,7 +695,13 @@ ENDPOINTS: Final = (
         " the only one.",
         Why,
     ),
-    Endpoint("/nodes", "Nodes, and who holds each.", Nodes, ("name", "queue", *_PART)),
+    Endpoint(
+        "/nodes",
+        "Nodes, and who holds each.",
+        Nodes,
+        ("name", "queue", "room", "domain", *_PART),
+    ),
+    Endpoint("/capacity", "Room of the nodes in totals.", Capacity, ("level",)),
     Endpoint(
         "/evictions",
         "Evictions of the last cycles: who for whom, by which rule.",
@@ -698,7 +749,7 @@ def openapi(version: str) -> dict[str, Any]:
         "get": {
             "summary": WHATIF_MEANING,
             "parameters": [
-                {"name": it, "in": "query", "schema": _TEXT} for it in ("shard", "target", "set")
+                {"name": it, "in": "query", "schema": _TEXT} for it in _WHATIF
             ],
             "responses": {
                 "200": {

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
-from kaisched.core.axis import GPU, TaskState
+from kaisched.core.axis import CPU, GPU, GPU_UNIT, HOLDING_STATES, MEMORY, TaskState
 from kaisched.core.devices import CARD
 from kaisched.core.titles import TopOwner, workload_document
+from kaisched.errors import ConfigError
+from kaisched.objects.faults import did_you_mean
 from kaisched.units import mig_slices
 from kaisched.view.documents import by_name, envelope, gpus
 from kaisched.view.paths import Part
@@ -17,6 +19,7 @@ from kaisched.view.paths import Part
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from kaisched.core.axis import BoolVec, IntVec
     from kaisched.view.reading import Reading, Sight
 
 _ENDING = (int(TaskState.RELEASING), int(TaskState.STUCK))
@@ -29,6 +32,10 @@ class Wanted(NamedTuple):
     """A part of the name."""
     queue: int = -1
     """The row of a queue that holds room there, it or one below it; -1 for any."""
+    room: str = ""
+    """One of :data:`ROOMS`."""
+    domain: str = ""
+    """A domain of a topology, after those around it."""
     part: Part = Part()
 
 
@@ -46,6 +53,11 @@ def _matching(reading: Reading, wanted: Wanted) -> list[int]:
     names = reading.snapshot.nodes.name
     rows = range(len(names))
     found = [row for row in rows if wanted.name in names[row]] if wanted.name else list(rows)
+    if wanted.room:
+        is_there = _rooms(reading).state == ROOMS.index(wanted.room)
+        found = [row for row in found if is_there[row]]
+    if wanted.domain:
+        found = [row for row in found if wanted.domain in _domains(reading, row).values()]
     if wanted.queue < 0:
         return found
     end = int(reading.snapshot.queues.tree.end_of_queue[wanted.queue])
@@ -54,6 +66,128 @@ def _matching(reading: Reading, wanted: Wanted) -> list[int]:
     holds = (queue >= wanted.queue) & (queue < end) & (reading.node_of_task >= 0)
     there = set(reading.node_of_task[holds].tolist())
     return [row for row in found if row in there]
+
+
+# -- totals --------------------------------------------------------------------------------------
+
+ROOMS: Final = ("free", "partly", "full", "without", "unschedulable", "not-ready")
+"""States of nodes: all GPUs free, some, none; no GPUs; closed to new pods; not ready."""
+FREE, PARTLY, FULL, WITHOUT, CLOSED, OUT = range(len(ROOMS))
+
+
+class _Rooms(NamedTuple):
+    """The whole GPUs of each node, ``(N,)``."""
+
+    state: IntVec
+    total: IntVec
+    free: IntVec
+    usable: IntVec
+    """The free GPUs for which there is CPU and memory."""
+
+    def sums(self, name: str, rows: BoolVec | IntVec) -> dict[str, Any]:
+        """Return the totals of some nodes."""
+        free, usable = int(self.free[rows].sum()), int(self.usable[rows].sum())
+        return {
+            "name": name,
+            "nodes": len(self.state[rows]),
+            "total": int(self.total[rows].sum()),
+            "free": free,
+            "wholeFree": int(np.count_nonzero(self.state[rows] == FREE)),
+            "stranded": free - usable,
+        }
+
+
+def _rooms(reading: Reading) -> _Rooms:
+    snapshot = reading.snapshot
+    nodes, shapes = snapshot.nodes, snapshot.shapes
+    idle = nodes.allocatable.copy()
+    tasks = np.flatnonzero(HOLDING_STATES[reading.state] & (reading.node_of_task >= 0))
+    shape = snapshot.tasks.shape_of_task[tasks]
+    for row in range(len(idle)):
+        held = np.bincount(
+            reading.node_of_task[tasks], shapes.request[row, shape].astype(float), len(nodes)
+        )
+        idle[row] -= held.astype(np.int64)
+    total = snapshot.axis.charged(nodes.allocatable)[GPU] // GPU_UNIT
+    free = np.maximum(snapshot.axis.charged(idle)[GPU], 0) // GPU_UNIT
+    is_ready, is_closed = nodes.statics.is_ready, nodes.statics.is_unschedulable
+    free = np.where(is_ready & ~is_closed, free, 0)
+    state = np.select(
+        [~is_ready, is_closed, total == 0, free == total, free == 0],
+        [OUT, CLOSED, WITHOUT, FREE, FULL],
+        PARTLY,
+    )
+    usable = free.copy()
+    for row, least in _least_beside(reading).items():
+        usable = np.minimum(usable, np.maximum(idle[row], 0) // least)
+    return _Rooms(state, total, free, usable)
+
+
+def _least_beside(reading: Reading) -> dict[int, int]:
+    """Return the least CPU and memory that any pod asks for beside each of its whole GPUs."""
+    snapshot = reading.snapshot
+    there = np.unique(snapshot.tasks.shape_of_task[reading.state != int(TaskState.GONE)])
+    request = snapshot.shapes.request[:, there]
+    gpus_ = request[GPU] // GPU_UNIT
+    asks = request[:, gpus_ > 0] // np.maximum(gpus_[gpus_ > 0], 1)
+    if not asks.size:
+        return {}
+    return {row: int(asks[row].min()) for row in (CPU, MEMORY) if asks[row].min() > 0}
+
+
+def capacity_document(reading: Reading, level: str) -> dict[str, Any]:
+    """Return the room of the nodes in totals: by state, by domain and by department.
+
+    Raises:
+        ConfigError: there is no such level.
+
+    """
+    rooms, domains = _rooms(reading), [_domains(reading, row) for row in range(len(reading.snapshot.nodes))]
+    levels = list(dict.fromkeys(name for of in domains for name in of))
+    if level and level not in levels:
+        raise ConfigError("no such level", path="level", value=level, fix=did_you_mean(level, levels))
+    chosen = level or _racks(levels, domains)
+    rows_of: dict[str, list[int]] = {}
+    for row, of in enumerate(domains):
+        if chosen in of:
+            rows_of.setdefault(of[chosen], []).append(row)
+    by_domain = {name: np.array(rows) for name, rows in rows_of.items()}
+    gangs = [int(rooms.usable[rows].sum()) for rows in by_domain.values()]
+    return {
+        **envelope(reading.view),
+        "all": rooms.sums("all", np.ones(len(domains), np.bool_)),
+        "states": [
+            rooms.sums(name, rooms.state == at)
+            for at, name in enumerate(ROOMS)
+            if (rooms.state == at).any()
+        ],
+        "levels": levels,
+        "level": chosen or None,
+        "domains": [rooms.sums(name, rows) for name, rows in by_domain.items()],
+        "largestGang": max(gangs, default=int(rooms.usable.sum())),
+        "departments": _departments(reading),
+    }
+
+
+def _racks(levels: Sequence[str], domains: Sequence[dict[str, str]]) -> str:
+    """Return the innermost level of which domains have several nodes; empty without a topology."""
+    wide = [
+        name
+        for name in levels
+        if len({of[name] for of in domains if name in of}) < sum(name in of for of in domains)
+    ]
+    return (wide or list(levels) or [""])[-1]
+
+
+def _departments(reading: Reading) -> dict[str, float]:
+    """Return the GPUs that the queues below the trunk of the tree hold."""
+    queues, shares = reading.snapshot.queues, reading.view.shares
+    parents = queues.tree.parent_of_queue
+    rows = np.flatnonzero(parents < 0)
+    while len(rows) == 1 and (parents == rows[0]).any():
+        rows = np.flatnonzero(parents == rows[0])
+    held = [(shares[row].name, shares[row].allocated.get("gpu", 0)) for row in rows.tolist()]
+    return {name: gpus(amount) for name, amount in held if amount}
 
 
 def _node(reading: Reading, row: int, sight: Sight) -> dict[str, Any]:

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
-from kaisched.core.axis import ALLOCATED_STATES, GPU
+from kaisched.core.axis import ALLOCATED_STATES, CPU, GPU
 from kaisched.core.tables import DRAINED, HELD
 from kaisched.core.usage import PARTS
 from kaisched.errors import ConfigError
 from kaisched.framework.report.records import QueueShare
+from kaisched.framework.report.result import ShareTable
 from kaisched.objects.faults import did_you_mean
 from kaisched.objects.labels import QUEUE_PROJECT, pool_name
 from kaisched.units import UNLIMITED
@@ -143,7 +144,30 @@ def overview_document(reading: Reading) -> dict[str, Any]:
         "pending": reading.reasons_of(view.waiting.rows),
         "evictions": sum(len(it.evictions) for it in view.history.decisions),
         "usage": _usage(view.usage),
+        "furthest": queue_entries(reading, _furthest(reading)),
     }
+
+
+MOST_FURTHEST: Final = 8
+
+
+def _furthest(reading: Reading) -> list[int]:
+    """Return the leaf queues that ask for GPUs and hold furthest from their fair share of them.
+
+    Where nobody asks for GPUs, the same of CPUs.
+    """
+    shares, leaves = reading.view.shares, reading.snapshot.queues.tree.is_leaf
+    if not isinstance(shares, ShareTable):
+        return []
+    for resource in (GPU, CPU):
+        fair, held = shares.fair_share[resource], shares.allocated[resource]
+        asks = leaves & (shares.requested[resource] > 0) & (fair < UNLIMITED)
+        rows = np.flatnonzero(asks)
+        if len(rows):
+            order = np.argsort(-np.abs(held[rows] - fair[rows]), kind="stable")
+            found: list[int] = rows[order][:MOST_FURTHEST].tolist()
+            return found
+    return []
 
 
 def cycles_document(reading: Reading) -> dict[str, Any]:

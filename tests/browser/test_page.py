@@ -204,6 +204,8 @@ def test_the_commands_of_the_page_are_commands():
         "job": "a/b",
         "target": "queue/q",
         "change": "gpu.quota=8",
+        "pods": "2",
+        "gpus": "8",
     }
     for command in (it for templates in commands.values() for it in templates):
         words = [word.format(**names) for word in command.split()][1:]

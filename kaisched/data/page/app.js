@@ -132,9 +132,21 @@ function draw() {
   requestAnimationFrame(() => {
     isDrawing = false;
     patch(document.getElementById("app"), frame());
+    showTab();
     const dialog = document.querySelector("dialog.commands");
     if (dialog && !dialog.open) dialog.showModal();
   });
+}
+
+let shownTab = null;
+
+/** Bring the tab of the view into sight where the row of tabs is scrolled. */
+function showTab() {
+  const tab = document.querySelector(".side nav a[aria-current]");
+  if (!tab || tab.hash === shownTab) return;
+  shownTab = tab.hash;
+  const { parentElement: row } = tab;
+  row.scrollLeft = tab.offsetLeft - (row.clientWidth - tab.offsetWidth) / 2;
 }
 
 function frame() {
@@ -149,7 +161,7 @@ function side() {
   return h("div", { class: "side" },
     h("a", { class: "brand", href: "#/overview" },
       h("img", { src: "/page/icon.svg", alt: "", width: 24, height: 24 }), "kaisched"),
-    h("nav", { "aria-label": "Views" }, VIEWS.map((it) =>
+    h("nav", { "aria-label": "Views" }, offered().map((it) =>
       h("a", { href: `#/${it.id}`, "aria-current": it === state.view ? "page" : null }, it.title))),
     h("div", { class: "foot" }, live(),
       state.shards.length > 1 && h("select", { "aria-label": "Shard", value: state.shard,
@@ -162,6 +174,11 @@ function side() {
         h("button", { type: "button", class: "quiet", onclick: darken, title: "Light or dark (d)" },
           isDark() ? "Light" : "Dark"),
         hasToken() && h("button", { type: "button", class: "quiet", onclick: signOut }, "Sign out"))));
+}
+
+/** The views that this scheduler has something for. */
+function offered() {
+  return VIEWS.filter((it) => it.id !== "whatif" || state.index?.whatif || it === state.view);
 }
 
 function live() {
@@ -290,7 +307,7 @@ function pressed(event) {
   const isTyping = ["INPUT", "SELECT", "TEXTAREA"].includes(event.target.tagName);
   if (event.ctrlKey || event.metaKey || event.altKey || isTyping || state.dialog) return;
   const number = Number(event.key);
-  if (number >= 1 && number <= VIEWS.length) location.hash = `#/${VIEWS[number - 1].id}`;
+  if (number >= 1 && number <= offered().length) location.hash = `#/${offered()[number - 1].id}`;
   else if (event.key === "/") {
     const first = document.querySelector("main input[type=search]");
     if (first) { event.preventDefault(); first.focus(); }

@@ -9,5 +9,6 @@ export const COMMANDS = {
   "nodes": ["kaisched alloc --group node,queue --server {server}"],
   "evictions": ["kaisched report evictions --server {server}"],
   "fairness": ["kaisched fairness {queue} --server {server}"],
+  "whatif-submit": ["kaisched whatif submit --queue {queue} --pods {pods} --gpus {gpus} --daemon http://127.0.0.1:8082"],
   "whatif": ["kaisched whatif set {target} {change} --daemon http://127.0.0.1:8082"]
 };

@@ -104,15 +104,15 @@ function later(change) {
   };
 }
 
-/** What the bars of some queues are drawn to: the most of anything that they show. */
+/** What the bars of some queues are drawn to: the most that they hold or may hold, not what they ask for. */
 export function scaleOf(queues, resource) {
   const values = queues.flatMap((it) => [
-    it.allocated[resource], it.fairShare[resource], it.deserved[resource], it.requested[resource]]);
+    it.allocated[resource], it.fairShare[resource], it.deserved[resource], it.limit?.[resource]]);
   const finite = values.filter((it) => Number.isFinite(it));
   return Math.max(...finite, 0) || 1;
 }
 
-/** The bar of a queue: what it holds, and asks for beyond that; marks of its shares and limit. */
+/** The bar of a queue: what it holds and asks for; marks of its shares and limit; what it asks for beyond the bar. */
 export function bar(queue, resource, scale, colour) {
   const of = (name) => queue[name][resource];
   const width = (value) => `${Math.min(Math.max(value, 0) / scale, 1) * 100}%`;
@@ -126,7 +126,8 @@ export function bar(queue, resource, scale, colour) {
     "aria-label": `${queue.name}, ${resource}: ${says.join(", ")}` },
     h("b", { class: "asked", style: { width: width(asked) } }),
     h("b", { class: "held", style: { width: width(held), background: colour } }),
-    mark("deserved", of("deserved")), mark("fair", of("fairShare")), mark("limit", of("limit")));
+    mark("deserved", of("deserved")), mark("fair", of("fairShare")), mark("limit", of("limit")),
+    asked > scale * 1.0001 && h("span", { class: "beyond number" }, `+${amount(asked - scale, resource)} requested`));
 }
 
 export function barLegend() {

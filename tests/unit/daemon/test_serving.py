@@ -1,5 +1,6 @@
 """Pages over real HTTP on loopback."""
 
+import gzip
 import os
 import subprocess
 import sys
@@ -45,6 +46,19 @@ def test_metrics_are_served_in_the_format_asked_for(server):
     assert "# TYPE kaisched_cycle_duration_seconds histogram" in body
     _, kind, _ = get(server, "/metrics", Accept="application/openmetrics-text; version=1.0.0")
     assert kind.startswith("application/openmetrics-text")
+
+
+def test_what_is_long_is_compressed_for_clients_that_take_it(server):
+    connection = HTTPConnection("127.0.0.1", server.port, timeout=60)
+    connection.request("GET", "/metrics", headers={"Accept-Encoding": "br, gzip"})
+    response = connection.getresponse()
+    packed = response.read()
+    connection.close()
+    assert response.headers["Content-Encoding"] == "gzip"
+    assert response.headers["Vary"] == "Accept-Encoding"
+    assert int(response.headers["Content-Length"]) == len(packed)
+    assert b"kaisched_cycle_duration_seconds" in gzip.decompress(packed)
+    assert get(server, "/readyz", **{"Accept-Encoding": "gzip"})[2] == "ok\n", "too short for it"
 
 
 def test_a_probe_says_ok_and_more_when_asked(server):

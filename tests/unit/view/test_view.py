@@ -11,7 +11,7 @@ from kaisched.core.devices import DeviceDemand
 from kaisched.errors import ConfigError
 from kaisched.framework.advice.standing import StandingAdvice
 from kaisched.framework.report.turns import Turns
-from kaisched.testing.builder import ClusterBuilder
+from kaisched.testing.builder import HOSTNAME, ClusterBuilder
 from kaisched.view import api, history, jobs, nodes, queues
 from kaisched.view.paths import Part
 from kaisched.view.publisher import MOST_WAITING, Inquiries, Publisher
@@ -71,6 +71,7 @@ def test_every_document_has_the_fields_that_are_described(ran, reading):
         (api.Jobs, jobs.jobs_document(reading, jobs.Wanted(), ONLY_A, {})),
         (api.Nodes, nodes.nodes_document(reading, nodes.Wanted(), ONLY_A)),
         (api.Evictions, jobs.evictions_document(reading, "", Part(), ALL)),
+        (api.Capacity, nodes.capacity_document(reading, "")),
         (api.EvictionDecisions, jobs.decisions_document(reading, "", Part(), ALL)),
         (api.Cycles, queues.cycles_document(reading)),
         (api.Fairness, queues.fairness_document(reading, "", Part())),
@@ -235,6 +236,61 @@ def test_no_sentence_of_an_eviction_names_a_job_that_the_reader_does_not_see():
         ):
             assert (document.get("evictions") or document["decisions"])[0]["reason"]
             assert ("secret" in str(document)) == is_named
+
+
+def racks():
+    """Rack r1 has a whole free node and one with a pod; in r2, two GPUs are free without CPUs."""
+    made = ClusterBuilder().topology("t", rack="rack", host=HOSTNAME).queue("a", deserved=20)
+    for name, rack, more in (
+        ("n0", "r1", {}),
+        ("n1", "r1", {}),
+        ("n2", "r2", {"cpu": 3}),
+        ("n3", "r2", {"is_unschedulable": True}),
+    ):
+        made.node(name, **{"gpu": 4, "cpu": 64, "labels": {"rack": rack}, **more})
+    made.job("one", queue="a", tasks=1, gpu=1, cpu=2, running={"n1": 1})
+    made.job("two", queue="a", tasks=2, gpu=1, cpu=1, running={"n2": 2})
+    return Reading(published(made.run()).view)
+
+
+def test_the_room_of_many_nodes_is_told_in_totals():
+    """n2 has 2 of 4 GPUs and 1 of 3 CPUs left, and no pod asks for less than 1 CPU a GPU."""
+    document = nodes.capacity_document(racks(), "")
+    assert document["all"] == {
+        **{"name": "all", "nodes": 4, "total": 16, "free": 9, "wholeFree": 1, "stranded": 1}
+    }
+    assert {it["name"]: it["nodes"] for it in document["states"]} == {
+        **{"free": 1, "partly": 2, "unschedulable": 1}
+    }
+    assert document["level"] == "rack", "hosts are a level too, but of one node each"
+    assert {it["name"]: it["free"] for it in document["domains"]} == {"r1": 7, "r2": 2}
+    assert document["largestGang"] == 7
+    assert document["departments"] == {"a": 3}
+    with pytest.raises(ConfigError, match="no such level"):
+        nodes.capacity_document(racks(), "hall")
+
+
+@pytest.mark.parametrize(
+    ("wanted", "names"),
+    [
+        (nodes.Wanted(room="free"), ["n0"]),
+        (nodes.Wanted(room="partly"), ["n1", "n2"]),
+        (nodes.Wanted(domain="r2"), ["n2", "n3"]),
+        (nodes.Wanted(room="unschedulable", domain="r1"), []),
+    ],
+)
+def test_totals_lead_to_the_names_of_nodes(wanted, names):
+    document = nodes.nodes_document(racks(), wanted, ALL)
+    assert [it["name"] for it in document["nodes"]] == names
+
+
+def test_the_overview_has_the_queues_furthest_from_their_shares(reading):
+    found = queues.overview_document(reading)["furthest"]
+    every = queues.queues_document(reading)["queues"]
+    gaps = [abs(it["allocated"]["gpu"] - it["fairShare"]["gpu"]) for it in found]
+    assert gaps == sorted(gaps, reverse=True)
+    assert all(it in [{**of, "project": it["project"]} for of in every] for it in found)
+    assert {it["name"] for it in found} == {"a", "b"}
 
 
 def test_what_is_evicted_for_one_job_is_one_decision_with_the_work_that_is_lost():

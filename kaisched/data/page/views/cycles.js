@@ -5,7 +5,7 @@ import { clock, count, duration } from "../format.js";
 import { empty, section, table, tile } from "../parts.js";
 
 const HEIGHT = 160;
-const COLOURS = ["#4c6fe0", "#e8833a", "#17a398", "#a35fd0", "#b8952b", "#6d7f99"];
+const COLOURS = ["#4c6fe0", "#e8833a", "#17a398", "#a35fd0", "#b8952b", "#6d7f99", "#d6578f"];
 
 export const cycles = {
   id: "cycles",

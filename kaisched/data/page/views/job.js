@@ -90,10 +90,9 @@ function because(ahead) {
 function shares(data) {
   const resource = resourcesOf(data.queues)[0];
   if (!resource) return null;
-  const scale = scaleOf(data.queues, resource);
   return section("Its queues", resource,
     h("ul", { class: "bars" }, data.queues.map((it) => h("li", { key: it.name },
-      queueLink(it.name), bar(it, resource, scale, "var(--accent)"),
+      queueLink(it.name), bar(it, resource, scaleOf([it], resource), "var(--accent)"),
       h("span", { class: "number" }, `${count(it.allocated[resource])} of ${count(it.fairShare[resource])}`)))));
 }
 

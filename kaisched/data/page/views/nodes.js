@@ -1,5 +1,6 @@
 // Node map: each GPU a cell in the colour of its queue, shared GPUs in parts, MIG instances narrower, by domain.
 
+import { capacityView } from "./capacity.js";
 import { Colours } from "../colour.js";
 import { h } from "../dom.js";
 import { amount, count, plural } from "../format.js";
@@ -18,21 +19,26 @@ export const nodes = {
 
   async load(ctx) {
     const [found, queues] = await Promise.all([
-      ctx.get("/nodes", paramsOf(ctx)), ctx.local.queues || ctx.get("/queues")]);
+      ctx.get("/nodes", isZoomed(ctx) ? paramsOf(ctx) : { limit: NAMED }), ctx.local.queues || ctx.get("/queues")]);
     ctx.local.queues = queues;
-    return { ...found, queues: queues.queues };
+    const isLarge = found.total > NAMED && !isZoomed(ctx);
+    const capacity = isLarge ? await ctx.get("/capacity", { level: ctx.params.by === "none" ? "" : ctx.params.by }) : null;
+    return { ...found, queues: queues.queues, capacity };
   },
 
   document: (ctx) => ({ path: "/nodes", params: paramsOf(ctx), list: "nodes" }),
 
   render(data, ctx) {
+    if (data.capacity) return capacityView(data, ctx);
     const colours = new Colours(data.queues);
     const chosen = data.nodes.find((it) => it.name === ctx.local.node);
     return [
       h("div", { class: "filters" },
         field("Name", ctx.params.name || "", (name) => ctx.go({ name }), { placeholder: "part of a name" }),
         field("Queue", ctx.params.queue || "", (queue) => ctx.go({ queue }), { placeholder: "holds room there" }),
-        levels(data.nodes, ctx)),
+        levels(data.nodes, ctx),
+        isZoomed(ctx) && h("button", { type: "button",
+          onclick: () => ctx.go({ name: "", queue: "", room: "", domain: "", all: "" }) }, "All nodes")),
       data.nodes.length ? [legend(data, colours), map(data, ctx, colours)]
         : empty("No nodes", "Nothing matches, or the cluster has none."),
       pager(data, ctx.go),
@@ -42,7 +48,13 @@ export const nodes = {
 };
 
 function paramsOf(ctx) {
-  return { name: ctx.params.name, queue: ctx.params.queue, offset: ctx.params.offset, limit: PART };
+  const { name, queue, room, domain, offset } = ctx.params;
+  return { name, queue, room, domain, offset, limit: PART };
+}
+
+/** Whether some of the nodes are asked for, or all by name; else many are told in totals. */
+function isZoomed(ctx) {
+  return ["name", "queue", "room", "domain", "offset", "all"].some((it) => ctx.params[it]);
 }
 
 /** The level to begin with: the innermost of which domains have several nodes, so racks rather than hosts. */

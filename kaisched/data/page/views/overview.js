@@ -2,12 +2,11 @@
 
 import { Colours } from "../colour.js";
 import { h } from "../dom.js";
-import { count, duration, NONE, percent, plural, stamp } from "../format.js";
+import { count, duration, percent, plural, stamp } from "../format.js";
 import {
-  badge, bar, barLegend, empty, gainerLink, jobLink, link, queueLink, resourcesOf, scaleOf, section, table, tile, words,
+  badge, bar, barLegend, empty, link, queueLink, resourcesOf, scaleOf, section, tile, words,
 } from "../parts.js";
-
-const FEW = 8;
+import { headline } from "./evictions.js";
 
 export const overview = {
   id: "overview",
@@ -17,7 +16,8 @@ export const overview = {
 
   async load(ctx) {
     const [totals, queues, evictions] = await Promise.all([
-      ctx.get("/overview"), ctx.get("/queues"), ctx.get("/evictions", { limit: 6 })]);
+      ctx.get("/overview"), ctx.local.queues || ctx.get("/queues"), ctx.get("/decisions", { limit: 5 })]);
+    ctx.local.queues = queues;  // for their colours only
     return { totals, queues: queues.queues, evictions };
   },
 
@@ -30,7 +30,7 @@ export const overview = {
     return [
       troubles(totals), tiles(totals),
       h("div", { class: "columns" },
-        waiting(totals), furthest(queues, colours), lately(evictions, colours)),
+        waiting(totals), furthest(totals.furthest, colours), lately(evictions)),
     ];
   },
 };
@@ -79,17 +79,12 @@ function waiting(totals) {
 
 function furthest(queues, colours) {
   const resource = resourcesOf(queues)[0] || "gpu";
-  const parents = new Set(queues.map((it) => it.parent));
-  const leaves = queues.filter((it) => !parents.has(it.name) && it.fairShare[resource] !== null);
-  const gap = (it) => it.allocated[resource] - it.fairShare[resource];
-  const asked = leaves.filter((it) => it.requested[resource] > 0)
-    .sort((one, other) => Math.abs(gap(other)) - Math.abs(gap(one))).slice(0, FEW);
-  const scale = scaleOf(asked, resource);
+  const scale = scaleOf(queues, resource);
   return section("Furthest from the fair share", link("/queues", "All queues"),
-    asked.length
-      ? [barLegend(), h("ul", { class: "bars" }, asked.map((it) =>
+    queues.length
+      ? [barLegend(), h("ul", { class: "bars" }, queues.map((it) =>
         h("li", { key: it.name }, queueLink(it.name, colours),
-          bar(it, resource, scale, colours.of(it.name)), signed(gap(it)))))]
+          bar(it, resource, scale, colours.of(it.name)), signed(it.allocated[resource] - it.fairShare[resource]))))]
       : empty("Nothing is asked for", "Queues are listed here once their jobs ask for room."));
 }
 
@@ -99,14 +94,12 @@ function signed(gap) {
   return badge(`number ${kind}`, `${gap > 0 ? "+" : "−"}${count(Math.abs(gap))}`);
 }
 
-function lately(evictions, colours) {
-  const rows = evictions.evictions.map((it) => ({
-    key: `${it.cycle}/${it.pod}`,
-    cells: [jobLink(it), queueLink(it.queue, colours),
-      it.beneficiary ? gainerLink(it) : NONE],
-  }));
+function lately(evictions) {
   return section("Last evictions", link("/evictions", "All evictions"),
-    rows.length
-      ? table("Last evictions", [{ title: "Job" }, { title: "Queue" }, { title: "For" }], rows)
+    evictions.decisions.length
+      ? h("ol", { class: "decisions" }, evictions.decisions.map((it) =>
+        h("li", { key: `${it.cycle}/${it.victims[0].pod}` },
+          h("div", { class: "when" }, h("time", { class: "number muted" }, stamp(it.time)), badge("bad", it.rule)),
+          headline(it))))
       : empty("Nothing was evicted", "Among the last 20,000 decisions of this process."));
 }

@@ -74,13 +74,23 @@ function tree(found, ctx) {
       barLegend()),
     h("div", { class: "tree card", role: "table", "aria-label": "Queues", "aria-rowcount": found.length },
       head(), rows.slice(0, most).map(([it, depth]) =>
-        row(it, depth, { resource, ctx, below, colours, scale: scales.get(it.parent), isFlat: !!text })),
+        row(it, depth, { resource, ctx, below, colours, isFlat: !!text,
+          scale: isOfPath(it, found, ctx) ? scaleOf([it], resource) : scales.get(it.parent) })),
       rows.length > most && h("button", { type: "button", class: "more-rows",
         onclick: () => { ctx.local.most = most + MOST; ctx.draw(); } },
         `Show ${count(Math.min(rows.length - most, MOST))} more of ${count(rows.length)}`),
       !rows.length && empty("No queue has this in its name", "")),
-    h("p", { class: "muted small" }, "The bars of queues with one parent are drawn to one scale."),
+    h("p", { class: "muted small" }, ctx.id
+      ? "Each bar of the path has a scale of its own: its limit, or the most that it holds or may hold."
+      : "The bars of queues with one parent are drawn to one scale: the most that any of them holds or may hold."),
   ];
+}
+
+/** Whether a queue is the one that is shown, or above it. */
+function isOfPath(it, found, ctx) {
+  if (!ctx.id) return false;
+  const me = found.findIndex((of) => of.name === ctx.id);
+  return found.indexOf(it) <= me;
 }
 
 function* opened(below, found, ctx) {

@@ -1,7 +1,7 @@
 // What-if: other values of a queue, or k, tried on a copy of the last cycle in a process of its own.
 
 import { h } from "../dom.js";
-import { amount, count, NONE } from "../format.js";
+import { amount, count, NONE, plural } from "../format.js";
 import { badge, empty, field, gainerLink, jobLink, queueLink, section, table, words } from "../parts.js";
 
 const MOST_K = 5;
@@ -19,6 +19,7 @@ export const whatif = {
     return ctx.local.values;
   },
 
+  command: (ctx) => (ctx.params.of === "job" ? "whatif-submit" : "whatif"),
   values: (ctx) => asked(ctx) || { target: "queue/NAME", change: ["gpu.quota=8"] },
   document: (ctx) => ({ path: "/whatif", params: paramsOf(asked(ctx)) }),
   entries: (data) => data.queues,
@@ -36,11 +37,15 @@ function chosenOf(data, ctx) {
   return data.queues.find((it) => it.name === ctx.params.queue) || data.queues[0];
 }
 
-/** The values of the form: those of the queue as they are, and what was moved. */
-function slidersOf(data, ctx) {
+/** The numbers of the form: those of the queue as they are, or of a job that is submitted. */
+function numbersOf(data, ctx) {
   const most = Math.max(data.gpus, 1);
   const found = [];
   const queue = chosenOf(data, ctx);
+  if (ctx.params.of === "job") {
+    return [{ name: "pods", label: "Pods, which start together", now: Number(ctx.params.pods) || 1, min: 1, max: 10000, step: 1 },
+      { name: "gpus", label: "GPUs of each", now: Number(ctx.params.gpus ?? 1), min: 0, max: 1000, step: 1 }];
+  }
   if (ctx.params.of === "k") {
     return [{ name: "kValue", label: "k, the strength of fairness over time", now: data.kValue ?? 1, max: MOST_K, step: 0.1 }];
   }
@@ -58,13 +63,18 @@ function asked(ctx) {
   const data = ctx.local.values;
   if (!data?.enabled) return null;
   const moved = ctx.local.moved || {};
-  const change = slidersOf(data, ctx).filter((it) => it.name in moved && moved[it.name] !== it.now)
+  if (ctx.params.of === "job") {
+    const [pods, gpus] = numbersOf(data, ctx).map((it) => moved[it.name] ?? it.now);
+    return { queue: ctx.params.queue || chosenOf(data, ctx)?.name, pods, gpus };
+  }
+  const change = numbersOf(data, ctx).filter((it) => it.name in moved && moved[it.name] !== it.now)
     .map((it) => `${it.name}=${moved[it.name]}`);
   const target = ctx.params.of === "k" ? "shard" : `queue/${chosenOf(data, ctx)?.name}`;
   return change.length ? { target, change } : null;
 }
 
 function paramsOf(wanted) {
+  if (wanted?.pods) return wanted;
   return wanted ? { target: wanted.target, set: wanted.change.join(",") } : {};
 }
 
@@ -78,25 +88,25 @@ function form(data, ctx) {
   return h("section", { class: "card whatif" },
     h("header", {}, h("h2", {}, "Change")),
     h("div", { class: "filters" },
-      field("Of", ctx.params.of || "queue", (of) => forget({ of }), { choices: [["queue", "a queue"], ["k", "the shard"]] }),
+      field("Of", ctx.params.of || "queue", (of) => forget({ of }), { choices: [["queue", "a queue"], ["job", "submit a job"], ["k", "the shard"]] }),
       ctx.params.of !== "k" && field("Queue", chosenOf(data, ctx)?.name || "", (queue) => forget({ queue }),
         { choices: data.queues.slice(0, 1000).map((it) => [it.name, it.name]) })),
-    slidersOf(data, ctx).map((it) => slider(it, ctx)),
+    h("div", { class: "amounts" }, numbersOf(data, ctx).map((it) => number(it, ctx))),
     h("div", { class: "row" },
       h("button", { type: "button", class: "primary", disabled: !wanted || local.isTrying, onclick: () => run(ctx) },
         local.isTrying ? "Trying …" : "Try"),
-      h("button", { type: "button", disabled: !wanted, onclick: () => forget({}) }, "As it is")),
+      h("button", { type: "button", disabled: !Object.keys(local.moved || {}).length, onclick: () => forget({}) }, "As it is")),
     h("p", { class: "muted small" }, "Cycles run on two copies of a state of the last half minute, with the change and without it, until",
       " nothing moves; no job ends meanwhile. A half-life acts over days: see kaisched tune."));
 }
 
-function slider(it, ctx) {
+function number(it, ctx) {
   const value = ctx.local.moved?.[it.name] ?? it.now;
-  return h("label", { class: "slider", key: it.name },
-    h("span", {}, it.label), h("output", { class: "number" }, count(value),
-      value !== it.now && h("span", { class: "muted" }, ` instead of ${count(it.now)}`)),
-    h("input", { type: "range", min: it.min ?? 0, max: it.max, step: it.step, value: String(value),
+  return h("label", { class: "field", key: it.name },
+    h("span", {}, it.label, value !== it.now && ` (now ${count(it.now)})`),
+    h("input", { type: "number", inputmode: "decimal", min: it.min ?? 0, max: it.max, step: it.step, value: String(value),
       oninput: (event) => {
+        if (!event.target.validity.valid || event.target.value === "") return;
         ctx.local.moved = { ...ctx.local.moved, [it.name]: Number(event.target.value) };
         ctx.draw();
       } }));
@@ -119,12 +129,13 @@ async function run(ctx) {
 function answer(ctx) {
   const { answer: found, wrong } = ctx.local;
   if (wrong) return h("p", { class: "notice bad", role: "alert" }, wrong.message);
-  if (!found) return section("Difference", null, empty("Nothing tried yet", "Move a slider, then try."));
+  if (!found) return section("Difference", null, empty("Nothing tried yet", "Change a number, then try."));
   const { jobs, evictions, queues } = found;
   if (!jobs.length && !evictions.length && !queues.length) {
     return section("Difference", null, empty("No difference", "Nothing starts, nothing is evicted, shares stay."));
   }
   return section("Difference", null,
+    h("p", { class: "sentence strong" }, headline(jobs, evictions)),
     found.warnings.map((text) => h("p", { class: "notice", key: text }, text)),
     jobs.length > 0 && table("Jobs", [{ title: "Job" }, { title: "Without" }, { title: "With" }], jobs.slice(0, 100).map((it) => ({
       key: it.podGroup, cells: [jobLink(it), became(it.without), became(it.with)] }))),
@@ -133,6 +144,18 @@ function answer(ctx) {
     queues.length > 0 && [h("h3", {}, "Shares of GPUs"), table("Queues", [{ title: "Queue" },
       { title: "Fair share", number: true }, { title: "Allocated", number: true }], queues.map((it) => ({
       key: it.name, cells: [queueLink(it.name), both(it, "fairShare"), both(it, "allocated")] })))]);
+}
+
+/** What matters of a difference: "6 jobs start, 10 pods are evicted". */
+function headline(jobs, evictions) {
+  const starts = jobs.filter((it) => it.with && !it.with.waiting && (!it.without || it.without.waiting)).length;
+  const stops = jobs.filter((it) => it.with?.waiting && it.without && !it.without.waiting).length;
+  const are = (number) => (number === 1 ? "is" : "are");
+  return [
+    starts ? `${plural(starts, "job")} start${starts === 1 ? "s" : ""}` : "No job starts",
+    stops > 0 && `${plural(stops, "job")} no longer run${stops === 1 ? "s" : ""}`,
+    `${evictions.length ? plural(evictions.length, "pod") : "no pod"} ${are(evictions.length || 1)} evicted`,
+  ].filter(Boolean).join(", ");
 }
 
 function became(it) {
