@@ -180,13 +180,17 @@ class CycleView:
         """
         return jobs.row_of_job(self._reading, name)
 
-    def why(self, name: str, *, is_foreseen: bool = False) -> dict[str, Any]:
-        """Return everything about a job, by its name or that of a pod."""
+    def why(self, name: str, *, foreseen_in_s: float = 0.0) -> dict[str, Any]:
+        """Return everything about a job, by its name or that of a pod.
+
+        In ``foreseen_in_s`` of real time it is foreseen when the job starts; 0 leaves that out.
+        """
         row, result = self.row_of_job(name), self.cycle.result
         told = self._told([row], Adviser(result))
         document = jobs.job_document(self._reading, row, ALL, told)
-        if is_foreseen:
-            foreseen = forecast_of(result, row, self.cycle.objects, self.cycle.schedulers)
+        if foreseen_in_s:
+            objects, schedulers = self.cycle.objects, self.cycle.schedulers
+            foreseen = forecast_of(result, row, objects, schedulers, foreseen_in_s)
             document["when"] = None if foreseen is None else when_document(foreseen)
         return {key: it for key, it in document.items() if key not in _OF_SERVER}
 

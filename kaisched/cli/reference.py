@@ -21,7 +21,7 @@ from kaisched.files import replace_file
 from kaisched.telemetry.metrics import METRICS, QUEUE_CAP, Series
 from kaisched.telemetry.published import PAIR_CAP
 from kaisched.view import api
-from kaisched.view.api import ALWAYS, ENDPOINTS, PARAMETERS, WHATIF_MEANING
+from kaisched.view.api import ALWAYS, ENDPOINTS, PARAMETERS, WHATIF_MEANING, WHATIF_PARAMETERS
 from kaisched.view.paths import CHANGES, OPENAPI, ROOT, WHATIF
 
 _FEW: Final = 2
@@ -212,7 +212,8 @@ def _api_lines() -> Iterator[str]:
         kind = it.document.__name__
         shown = f"`{ROOT}{it.path}`"
         yield f"| {shown} | {it.meaning} [{kind}](#{kind.lower()}) | {names} |"
-    yield f"| `{WHATIF}` | {WHATIF_MEANING} | `shard`, `target`, `set`, `queue`, `gpus`, `pods` |"
+    asked = ", ".join(f"`{name}`" for name in WHATIF_PARAMETERS)
+    yield f"| `{WHATIF}` | {WHATIF_MEANING} | {asked} |"
     yield f"| `{CHANGES}` | The stream of changes. | |"
     yield f"| `{OPENAPI}` | This page for programs. | |"
     yield from ("", "## Parameters", "", "| parameter | meaning | values |", "|---|---|---|")

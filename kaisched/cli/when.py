@@ -15,18 +15,22 @@ if TYPE_CHECKING:
     from kaisched.sim.forecast.forecast import Forecast
     from kaisched.sim.forecast.past import Past
 
-_MOST_S: Final = 60.0
+MOST_S: Final = 60.0
 """No other course of events begins after so much real time; what is printed then says so."""
 _MINUTE_S, _HOUR_S, _DAY_S = 60, 3_600, 86_400
 
 
 def forecast_of(
-    result: CycleResult, job: int, objects: Sequence[object], schedulers: Sequence[str]
+    result: CycleResult,
+    job: int,
+    objects: Sequence[object],
+    schedulers: Sequence[str],
+    most_s: float = MOST_S,
 ) -> Forecast | None:
     """Run ahead from the inputs of a cycle; return None for a job that does not wait.
 
     ``objects`` are those that the state was made of, the ended pods among them; ``schedulers`` the
-    scheduler names whose pods are ours.
+    scheduler names whose pods are ours; ``most_s`` is how long it may take.
     """
     from kaisched.sim.forecast.forecast import world_of  # noqa: PLC0415 - only when asked
     from kaisched.sim.forecast.past import past_of  # noqa: PLC0415 - only when asked
@@ -35,15 +39,16 @@ def forecast_of(
     if job not in result.records.rows and job not in started:
         return None
     world = world_of(result)
-    return bounded(world, job, past_of(objects, world.snapshot, world.now_s, schedulers))
+    past = past_of(objects, world.snapshot, world.now_s, schedulers)
+    return bounded(world, job, past, most_s)
 
 
-def bounded(world: World, job: int, past: Past) -> Forecast:
-    """Forecast the start of a job, in a minute of real time at most."""
+def bounded(world: World, job: int, past: Past, most_s: float = MOST_S) -> Forecast:
+    """Forecast the start of a job: no further course of events begins after ``most_s``."""
     from kaisched.clock import monotonic_s  # noqa: PLC0415 - only when asked
     from kaisched.sim.forecast.forecast import forecast  # noqa: PLC0415 - only when asked
 
-    end_s = monotonic_s() + _MOST_S
+    end_s = monotonic_s() + most_s
     return forecast(world, job, past, is_late=lambda: monotonic_s() > end_s)
 
 

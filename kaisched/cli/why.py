@@ -26,6 +26,12 @@ if TYPE_CHECKING:
 _WHEN = typer.Option(
     "--when", help="Say when the job may start too: the cycle is run ahead in virtual time."
 )
+_WITHIN = typer.Option(
+    "--within",
+    min=1,
+    max=3600,
+    help="After so many seconds --when begins no further course of events.",
+)
 _NAMESPACE = typer.Option("-n", "--namespace", help="Namespace of the job or pod.")
 _NAME = typer.Argument(
     help="Job or pod: NAME or NAMESPACE/NAME, also with a kind: job/NAME, Job NAMESPACE/NAME.",
@@ -42,6 +48,7 @@ def command(
     place: options.Place,
     namespace: Annotated[str, _NAMESPACE] = "",
     when: Annotated[bool, _WHEN] = False,
+    within: Annotated[int, _WITHIN] = 60,
     watch: options.Watch = False,
     output: options.Output = "table",
 ) -> None:
@@ -58,12 +65,13 @@ def command(
 
     With --when, the cycle runs on in virtual time, ten times with other run times and new jobs by
     chance: the job starts between the times printed, if the printed assumptions come true. It takes
-    a minute at most. A running scheduler is not asked then, unless by --daemon.
+    a minute at most, or as long as --within says. A running scheduler is not asked then, unless by
+    --daemon.
     """
     name = named_in(" ".join(names), namespace)
     view = source.view_of(place, is_watched=watch, is_foreseen=when, job=name)
     printer = Printer(_print, _rows, _names)
-    more = {"is_foreseen": True} if when else {}
+    more = {"foreseen_in_s": float(within)} if when else {}
     source.print_of(view, lambda: view.why(name, **more), printer, output, is_watched=watch)
 
 

@@ -429,7 +429,11 @@ def publisher_of(
     """Return the publisher of a shard's live view; None where the settings serve none."""
     if not settings.view.enabled:
         return None
-    return Publisher(shard.name, advice, pool=shard.spec.partition_label_value)
+    pool, config = shard.spec.partition_label_value, shard.spec.usage_db_config
+    usage = None if config is None else read_usage(config, shard.name, "")
+    is_file = usage is not None and usage.prometheus is None and usage.type == "sqlite"
+    hours = usage.path.with_name(f"{usage.path.name}.hours") if usage and is_file else None
+    return Publisher(shard.name, advice, pool=pool, hours=hours)
 
 
 def usage_feed(

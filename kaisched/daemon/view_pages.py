@@ -40,6 +40,7 @@ from kaisched.view import jobs, nodes, queues
 from kaisched.view.api import ENDPOINTS, PARAMETERS, openapi
 from kaisched.view.documents import SCHEMA, stamp
 from kaisched.view.history import view_at
+from kaisched.view.hours import MOST_HOURS, hours_document
 from kaisched.view.paths import CHANGES, MOST, OPENAPI, ROOT, USUAL, WHATIF, Part
 from kaisched.view.queues import projects_of, row_of_queue
 from kaisched.view.reading import Reading, Sight
@@ -217,7 +218,7 @@ KINDS: Final = tuple(it.path[1:] for it in ENDPOINTS if it.path and "{" not in i
 PATHS: Final = tuple(f"{ROOT}/{kind}" for kind in KINDS)
 _NAMED: Final = ("queues", "jobs")
 """Lists of which one entry may be asked for by name."""
-_BY_CYCLE: Final = ("overview", "cycles", "fairness", "frames")
+_BY_CYCLE: Final = ("overview", "cycles", "fairness", "frames", "hours")
 """Documents with the times of cycles, which change within a revision."""
 _NOTHING: Final[Mapping[str, Told]] = {}
 WAIT_S: Final = 2.0
@@ -280,6 +281,9 @@ class ViewPages:
             "fairness": lambda it: queues.fairness_document(
                 it.reading, it.query.text("queue"), it.query.part()
             ),
+            "hours": lambda it: hours_document(
+                it.reading.view, it.publisher.hours, it.query.number("last", 24, 1, MOST_HOURS)
+            ),
             "frames": lambda it: queues.frames_document(it.reading, it.publisher.frames),
             "cycles": lambda it: queues.cycles_document(it.reading),
         }
@@ -291,7 +295,10 @@ class ViewPages:
         page = Source(self._page, Reads(tuple(f"{it}=" for it in PARAMETERS), headers))
         stream = Source(self._changes, Reads(headers=headers[:2]))
         of_browser = (*headers, "origin", "sec-fetch-site")
-        trial = Source(self._page, Reads(("shard=", "target=", "set=", "queue=", "gpus=", "pods="), of_browser))
+        trial = Source(
+            self._page,
+            Reads(("shard=", "target=", "set=", "queue=", "gpus=", "pods=", "when="), of_browser),
+        )
         return {ROOT: page, f"{ROOT}/": page, WHATIF: trial, CHANGES: stream}
 
     def news(self) -> bytes:
@@ -391,6 +398,8 @@ class ViewPages:
         """Return what other values would change; it names jobs of all queues."""
         if self._whatif is None:
             return _encoded(whatif_off())
+        if job := query.text("when"):
+            return self._foreseen(query, job, sight)
         if not sight.sees_all:
             raise TooManyQueuesError
         shard, target = query.text("shard"), query.text("target")
@@ -400,6 +409,18 @@ class ViewPages:
         if not target:
             return _encoded(self._whatif.values(shard))
         return self._whatif.difference(shard, target, query.text("set").split(","))
+
+    def _foreseen(self, query: Query, job: str, sight: Sight) -> bytes:
+        """Return when a job may start that the reader sees; of what else there is, only that."""
+        publisher = self._publisher(query.text("shard"))
+        view = publisher.view
+        if view is None or self._whatif is None:
+            raise ClusterUnavailable("no cycle has ended yet", fix="see /readyz")
+        reading = self._reading(publisher, view)
+        row = self._row(_Asked(publisher, reading, query, sight, job))
+        name = reading.snapshot.jobs.name[row]
+        found = msgspec.json.decode(self._whatif.forecast(publisher.shard, name))
+        return _encoded({"schemaVersion": SCHEMA, "podGroup": name, "when": found["when"]})
 
     def _at(self, publisher: Publisher, view: LiveView, query: Query) -> LiveView:
         """Return the view of the cycle that is asked for; without one, the latest.

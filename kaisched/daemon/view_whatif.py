@@ -34,6 +34,7 @@ SCHEMA: Final = "kaisched.io/whatif/v1"
 KEPT_S: Final = 30.0
 _PATIENCE_S: Final = 1.0
 _RECORD_S: Final = 8.0
+_FORESEE_S: Final = 8
 _TRY_S: Final = 18.0
 """Together less than the time that an answer may take."""
 _WORKER: Final = (
@@ -100,7 +101,7 @@ class Whatif:
             raise ConfigError("is no value to try", path="set", value=value, fix=_FIX)
         if not _TARGET.fullmatch(target):
             raise ConfigError("is nothing to change", path="target", value=target, fix=_FIX)
-        return self._try(shard, "set", ["--", target, *assignments], target)
+        return self._try(shard, "whatif set", ["--", target, *assignments], target)
 
     def submission(self, shard: str, queue: str, gpus: int, pods: int) -> bytes:
         """Return what a gang of equal pods would change, as ``kaisched whatif submit -o json``.
@@ -113,7 +114,17 @@ class Whatif:
         if not _QUEUE.fullmatch(queue):
             raise ConfigError("is no queue", path="queue", value=queue, fix="write its name")
         words = ["--queue", queue, "--gpus", str(gpus), "--pods", str(pods)]
-        return self._try(shard, "submit", words, f"queue/{queue}")
+        return self._try(shard, "whatif submit", words, f"queue/{queue}")
+
+    def forecast(self, shard: str, job: str) -> bytes:
+        """Return when a job may start, as ``kaisched why --when -o json``.
+
+        Raises:
+            ClusterUnavailable: as :meth:`difference`.
+
+        """
+        words = ["--when", "--within", str(_FORESEE_S), "--", job]
+        return self._try(shard, "why", words, job)
 
     def _try(self, shard: str, command: str, words: Sequence[str], target: str) -> bytes:
         with self._turn(), tempfile.TemporaryDirectory(prefix="kaisched-whatif-") as folder:
@@ -145,13 +156,13 @@ class Whatif:
 def _tried(file: Path, command: str, words: Sequence[str], target: str) -> bytes:
     """Return what the worker says; a refusal names the parameter that is wrong."""
     worker = _WORKER.format(parent=os.getpid())
-    line = [sys.executable, "-c", worker, "whatif", command, "--snapshot", str(file), "-o", "json"]
+    line = [sys.executable, "-c", worker, *command.split(), "--snapshot", str(file), "-o", "json"]
     try:
         done = subprocess.run(  # noqa: S603 - our own program, and words that were checked
             [*line, *words], capture_output=True, timeout=_TRY_S, check=False
         )
     except subprocess.TimeoutExpired:
-        fix = f"use kaisched whatif {command}, which may take its time"
+        fix = f"use kaisched {command}, which may take its time"
         raise ClusterUnavailable(f"the trial took over {_TRY_S:.0f} s", fix=fix) from None
     if done.stdout.strip():
         return done.stdout
@@ -160,7 +171,7 @@ def _tried(file: Path, command: str, words: Sequence[str], target: str) -> bytes
     if done.returncode != ConfigError.exit_code:
         # The worker failed at something that was asked rightly.
         why = text or f"it ended with {done.returncode}, without a word"
-        raise ClusterUnavailable(f"the trial failed: {why}", fix=f"use kaisched whatif {command}")
+        raise ClusterUnavailable(f"the trial failed: {why}", fix=f"use kaisched {command}")
     # What is refused says itself what to write instead.
     is_target = text.startswith(f"{target}: ")
     path = "target" if is_target else "set"

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Final, Literal, NamedTuple, TypeAlias
 import msgspec
 from msgspec import Meta, Struct
 
+from kaisched.view.hours import MOST_HOURS
 from kaisched.view.jobs import SORTS, STATES, WAITING
 from kaisched.view.nodes import ROOMS
 from kaisched.view.paths import CHANGES, MOST, ROOT, USUAL, WHATIF
@@ -228,6 +229,11 @@ class Overview(Document):
     pending: Counts
     evictions: Annotated[int, Meta(description="Evictions that `/api/v1/evictions` lists.")]
     usage: Annotated[UsageState | None, Meta(description="Null without a usage history.")]
+    wrong: Annotated[list[str], Meta(description="What is wrong now, a line each.")]
+    oldest_wait_seconds: Annotated[
+        float | None, Meta(description="How long the job waits that waits the longest.")
+    ]
+    waiting: Annotated[float, Meta(description="GPUs that waiting pods ask for.")]
     furthest: Annotated[
         list[Queue], Meta(description="Leaf queues furthest from their fair shares: at most 8.")
     ]
@@ -354,6 +360,19 @@ class EvictedFor(Doc):
     reason: str
 
 
+class AheadOf(Doc):
+    """A job of the same queue whose turn comes before."""
+
+    position: int
+    pod_group: str
+    workload: Workload | None
+    user: str | None
+    gpus: Annotated[float, Meta(description="What its waiting pods ask for.")]
+    since: Time | None
+    reason: Annotated[str | None, Meta(description="Why it waits.")]
+    because: Annotated[str, Meta(description="What puts it before this job.")]
+
+
 class Why(Document):
     """Everything about one job: what `kaisched why -o json` prints, and more."""
 
@@ -372,6 +391,9 @@ class Why(Document):
     pods: list[Pod]
     queues: Annotated[list[Queue], Meta(description="Its queue and those above it.")]
     job: Job
+    ahead: Annotated[
+        list[AheadOf], Meta(description="Jobs of its queue before it, at most 50, in order.")
+    ]
     evictions: Annotated[
         list[EvictedFor], Meta(description="Why its pods were evicted lately, each reason once.")
     ]
@@ -598,6 +620,39 @@ class Fairness(Listed):
     queues: list[Course]
 
 
+class Span(Doc):
+    """What there was in some time."""
+
+    seen_seconds: Annotated[float, Meta(description="How long cycles were seen in it.")]
+    use: Annotated[
+        float | None, Meta(description="What was held, as a part of the capacity, over time.")
+    ]
+    waiting: Annotated[
+        float | None, Meta(description="GPUs asked for beyond what was held, over time.")
+    ]
+    oldest_wait_seconds: Annotated[float, Meta(description="The longest that a job had waited.")]
+    starts: Annotated[int, Meta(description="Jobs that started.")]
+    wait_p50_seconds: Annotated[float | None, Meta(description="Half of them waited no longer.")]
+    wait_p95_seconds: float | None
+    evictions: Annotated[int, Meta(description="Pods.")]
+    lost_gpu_hours: Annotated[float, Meta(description="What these pods had worked.")]
+
+
+class Hour(Span):
+    """One hour."""
+
+    start: Time | None
+
+
+class Hours(Document):
+    """The last day and week; after a restart as far as the usage history in a file goes back."""
+
+    resource: Annotated[str, Meta(description="`gpu`, or `cpu` without GPUs.")]
+    day: Span
+    week: Span
+    hours: Annotated[list[Hour], Meta(description="The earliest first.")]
+
+
 class Frame(Doc):
     """A cycle whose view is kept."""
 
@@ -614,12 +669,13 @@ class Frames(Document):
 WHATIF_MEANING: Final = (
     "What other values would change, as `kaisched whatif set -o json`: `target` is `queue/NAME` or"
     " `shard`, `set` values such as `gpu.quota=8,gpu.weight=2` or `kValue=0.5`; or what a job"
-    " of so many `pods` with `gpus` each would in a `queue`, as `kaisched whatif submit`. Without"
-    " them the values that may be tried. Where `snapshots.enabled` is set, for who sees everything."
+    " of so many `pods` with `gpus` each would in a `queue`, as `kaisched whatif submit`; or"
+    " `when` a job may start, as `kaisched why --when`, for who sees the job. Without them the"
+    " values that may be tried. Where `snapshots.enabled` is set, for who sees everything."
 )
 
 
-_WHATIF: Final = ("shard", "target", "set", "queue", "gpus", "pods")
+WHATIF_PARAMETERS: Final = ("shard", "target", "set", "queue", "gpus", "pods", "when")
 
 
 class Parameter(NamedTuple):
@@ -671,6 +727,11 @@ PARAMETERS: Final = {
             {"enum": [*SORTS, *(f"-{it}" for it in SORTS)], "default": "order"},
         ),
         Parameter("messages", "With the sentence of each waiting job.", {"type": "boolean"}),
+        Parameter(
+            "last",
+            "So many hours.",
+            {"type": "integer", "minimum": 1, "maximum": MOST_HOURS, "default": 24},
+        ),
         Parameter("offset", "The first entry of the answer.", {"type": "integer", "default": 0}),
         Parameter(
             "limit",
@@ -720,6 +781,7 @@ ENDPOINTS: Final = (
         Fairness,
         ("queue", *_PART),
     ),
+    Endpoint("/hours", "The last day and week, hour by hour.", Hours, ("last",)),
     Endpoint("/frames", "Earlier cycles that can be looked at.", Frames),
     Endpoint(
         "/cycles",
@@ -748,9 +810,7 @@ def openapi(version: str) -> dict[str, Any]:
     paths[WHATIF] = {
         "get": {
             "summary": WHATIF_MEANING,
-            "parameters": [
-                {"name": it, "in": "query", "schema": _TEXT} for it in _WHATIF
-            ],
+            "parameters": [{"name": it, "in": "query", "schema": _TEXT} for it in WHATIF_PARAMETERS],
             "responses": {
                 "200": {
                     "description": "The difference.",

@@ -111,6 +111,8 @@ class DecisionLog:
         self._names: Sequence[str] = ()
         self._generation = -1
         self._promised: frozenset[tuple[str, str]] = frozenset()
+        self.last = Decisions(0, 0.0, (), (), (), {})
+        """Those of the last cycle."""
 
     def add(
         self, snapshot: Snapshot, waiting: Waiting, result: CycleResult, times: CycleTimes
@@ -127,6 +129,7 @@ class DecisionLog:
             self._changed(snapshot, waiting),
             [_lost_s(snapshot, it, times.time_s) for it in result.evictions[-self._most :]],
         )
+        self.last = decided
         self._cycles.append(times)
         if decided.number:
             self._decisions.append(decided)

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from kaisched.core.axis import BoolVec, RowVec
     from kaisched.core.tables import JobTable
     from kaisched.framework.intents import Evict
+    from kaisched.framework.report.records import Because
     from kaisched.view.history import Decisions
     from kaisched.view.live import LiveView
     from kaisched.view.paths import Part
@@ -146,9 +147,29 @@ def job_document(
         "pods": _pods(reading, row),
         "queues": queue_entries(reading, path),
         "job": entry,
+        "ahead": [_ahead(reading, row, of, why) for of, why in reading.ahead_of(row, MOST_AHEAD)],
         "evictions": evictions_of(reading.view, name, sight),
         "when": None,
         "timeline": timeline(reading.view, name, sight),
+    }
+
+
+MOST_AHEAD: Final = 50
+"""Jobs ahead of another that are listed."""
+
+
+def _ahead(reading: Reading, job: int, other: int, why: Because) -> dict[str, Any]:
+    """Return a job of the same queue that comes before a job, and why it does."""
+    jobs, at = reading.snapshot.jobs, reading.place(other)
+    return {
+        "position": 0 if at is None else at[0],
+        "podGroup": jobs.name[other],
+        "workload": workload_document(jobs.owner_of(other)),
+        "user": _user(jobs, other),
+        "gpus": gpus(int(reading.gpu_pending[other])),
+        "since": stamp(float(reading.since_s[other])),
+        "reason": _text(reading, other)[0],
+        "because": why.text(jobs.title[job]),
     }
 
 

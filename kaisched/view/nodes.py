@@ -142,10 +142,15 @@ def capacity_document(reading: Reading, level: str) -> dict[str, Any]:
         ConfigError: there is no such level.
 
     """
-    rooms, domains = _rooms(reading), [_domains(reading, row) for row in range(len(reading.snapshot.nodes))]
+    rooms, domains = (
+        _rooms(reading),
+        [_domains(reading, row) for row in range(len(reading.snapshot.nodes))],
+    )
     levels = list(dict.fromkeys(name for of in domains for name in of))
     if level and level not in levels:
-        raise ConfigError("no such level", path="level", value=level, fix=did_you_mean(level, levels))
+        raise ConfigError(
+            "no such level", path="level", value=level, fix=did_you_mean(level, levels)
+        )
     chosen = level or _racks(levels, domains)
     rows_of: dict[str, list[int]] = {}
     for row, of in enumerate(domains):

@@ -25,10 +25,12 @@ from kaisched.view.history import (
     Thinned,
     sample_of,
 )
+from kaisched.view.hours import Hour, Hours
 from kaisched.view.live import following, view_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
+    from pathlib import Path
 
     from kaisched.core.usage import Usage
     from kaisched.framework.advice.advice import Advice
@@ -48,10 +50,11 @@ class Publisher:
         *,
         most_frames: int = 0,
         pool: str = "",
+        hours: Path | None = None,
     ) -> None:
         """Start without a view, to keep so many earlier ones.
 
-        ``pool`` is the label value of the shard's node pool.
+        ``pool`` is the label value of the shard's node pool, ``hours`` the file of the last week.
         """
         self.shard, self.pool = shard, pool
         self.inquiries = Inquiries(advice)
@@ -59,11 +62,17 @@ class Publisher:
         self._decisions = DecisionLog()
         self._samples = Thinned[Sample](MOST_SAMPLES, SAMPLE_S)
         self._frames = Thinned[Frame](most_frames, FRAME_S)
+        self._hours = Hours(hours)
 
     @property
     def view(self) -> LiveView | None:
         """The view of the last cycle; None before the first one."""
         return self._view
+
+    @property
+    def hours(self) -> tuple[Hour, ...]:
+        """What there was in the last week, hour by hour."""
+        return self._hours.kept
 
     @property
     def frames(self) -> tuple[Frame, ...]:
@@ -96,6 +105,7 @@ class Publisher:
             stats.tasks_nominated,
         )
         history = self._decisions.add(taken.snapshot, taken.waiting, result, times)
+        self._hours.add(taken, self._decisions.last)
         if self._samples.is_due(time_s) and (sample := sample_of(taken)) is not None:
             self._samples.add(sample)
         history = replace(history, samples=self._samples.kept)

@@ -6,13 +6,14 @@ docs/explanation/node-pools.md.
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
 from kaisched.core.axis import ALLOCATED_STATES, CPU, GPU
 from kaisched.core.tables import DRAINED, HELD
-from kaisched.core.usage import PARTS
+from kaisched.core.usage import PARTS, UsageState
 from kaisched.errors import ConfigError
 from kaisched.framework.report.records import QueueShare
 from kaisched.framework.report.result import ShareTable
@@ -22,7 +23,7 @@ from kaisched.units import UNLIMITED
 from kaisched.view.documents import amounts, by_name, envelope, gpus, queue_document, stamp
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from kaisched.core.axis import IntVec
     from kaisched.core.usage import Usage
@@ -144,8 +145,63 @@ def overview_document(reading: Reading) -> dict[str, Any]:
         "pending": reading.reasons_of(view.waiting.rows),
         "evictions": sum(len(it.evictions) for it in view.history.decisions),
         "usage": _usage(view.usage),
+        "wrong": list(_wrong(reading)),
+        "oldestWaitSeconds": _oldest_s(reading),
+        "waiting": gpus(int(reading.gpu_pending[view.waiting.rows].sum())),
         "furthest": queue_entries(reading, _furthest(reading)),
     }
+
+
+def _oldest_s(reading: Reading) -> float | None:
+    waits_s = reading.view.time_s - reading.since_s[reading.view.waiting.rows]
+    known = waits_s[np.isfinite(waits_s) & (reading.running[reading.view.waiting.rows] == 0)]
+    return round(float(known.max()), 1) if len(known) else None
+
+
+_FEW: Final = 3
+
+
+def _wrong(reading: Reading) -> Iterator[str]:
+    """Yield what an operator should look at now, a line each."""
+    view, nodes = reading.view, reading.snapshot.nodes
+    usage = view.usage
+    if usage is not None and usage.state is not UsageState.FRESH:
+        yield f"usage history is {usage.state.value}: {'; '.join(usage.reasons)}"
+    lost = [nodes.name[row] for row in np.flatnonzero(~nodes.statics.is_ready).tolist()]
+    if lost:
+        yield f"{_number(len(lost), 'node')} not ready: {_some(lost)}"
+    above = [it.name for it in _above_quota(reading)]
+    if above:
+        yield (
+            f"{_number(len(above), 'queue')} above quota while others that are below theirs wait:"
+            f" {_some(above)}"
+        )
+    put_off = reading.reasons_of(view.waiting.rows).get("PutOff", 0)
+    if put_off:
+        yield f"{_number(put_off, 'job')} put off to later cycles: more wait than a cycle tries"
+
+
+def _above_quota(reading: Reading) -> list[QueueShare]:
+    """Return the leaf queues above their quota of GPUs, if any other waits below its own."""
+    queues = reading.snapshot.queues
+    leaves = [reading.view.shares[row] for row in np.flatnonzero(queues.tree.is_leaf).tolist()]
+
+    def of(share: QueueShare) -> tuple[float, float, float]:
+        amounts = (share.allocated, share.deserved, share.requested)
+        held, quota, asked = (it.get("gpu", 0) for it in amounts)
+        return held, math.inf if quota < 0 else quota, asked
+
+    has_claim = any(held < min(quota, asked) for held, quota, asked in map(of, leaves))
+    return [it for it in leaves if of(it)[0] > of(it)[1]] if has_claim else []
+
+
+def _number(count: int, what: str) -> str:
+    return f"{count} {what} is" if count == 1 else f"{count} {what}s are"
+
+
+def _some(names: Sequence[str]) -> str:
+    more = len(names) - _FEW
+    return ", ".join(names[:_FEW]) + (f" and {more} more" if more > 0 else "")
 
 
 MOST_FURTHEST: Final = 8

@@ -14,6 +14,7 @@ import numpy as np
 from kaisched.core.axis import ALLOCATED_STATES, GPU, HOLDING_STATES, TaskState
 from kaisched.core.devices import charges
 from kaisched.core.refusals import text_of
+from kaisched.framework.report.records import Because
 from kaisched.framework.report.result import device_name
 from kaisched.framework.report.turns import in_order
 
@@ -223,6 +224,29 @@ class Reading:
         position[rows] = np.arange(len(rows)) - start + 1
         of[rows] = np.searchsorted(queue, queue, side="right") - start
         return rows, position, of
+
+    def ahead_of(self, job: int, most: int) -> list[tuple[int, Because]]:
+        """Return the first jobs of the queue that come before a job, each with what decides it."""
+        order, position, _ = self._order
+        if not position[job]:
+            return []
+        queue = self.snapshot.jobs.queue_of_job
+        before = order[(queue[order] == queue[job]) & (position[order] < position[job])]
+        return [(row, self._because(job, row)) for row in before[:most].tolist()]
+
+    def _because(self, job: int, other: int) -> Because:
+        """Return the first key in which a job and one ahead of it differ."""
+        waiting, jobs = self.view.waiting, self.snapshot.jobs
+        rows = waiting.rows[waiting.is_in_order]
+        own_at, other_at = np.searchsorted(rows, [job, other]).tolist()
+        for key in waiting.keys:
+            own, ahead = key.column[own_at], key.column[other_at]
+            if own != ahead:
+                return Because(key.plugin, key.name, key.shown(float(own)), key.shown(float(ahead)))
+        if waiting.queued_s[job] == waiting.queued_s[other]:
+            return Because("", "name", jobs.name[job], jobs.name[other])
+        is_age = (waiting.queued_s != jobs.created_s)[[job, other]].any()
+        return Because("", "age" if is_age else "creation", None, None)
 
     def place(self, job: int) -> tuple[int, int] | None:
         """Return the place of a job in its queue, and how many have one; None if it has none."""

@@ -122,11 +122,11 @@ export function bar(queue, resource, scale, colour) {
   const asked = Math.max(of("requested") || 0, held);
   const says = ["allocated", "requested", "fairShare", "deserved", "limit"]
     .map((name) => `${name === "fairShare" ? "fair share" : name} ${amount(of(name), resource)}`);
-  return h("div", { class: "bar", role: "img", title: says.join("\n"),
+  return h("div", { class: "barred" }, h("div", { class: "bar", role: "img", title: says.join("\n"),
     "aria-label": `${queue.name}, ${resource}: ${says.join(", ")}` },
     h("b", { class: "asked", style: { width: width(asked) } }),
     h("b", { class: "held", style: { width: width(held), background: colour } }),
-    mark("deserved", of("deserved")), mark("fair", of("fairShare")), mark("limit", of("limit")),
+    mark("deserved", of("deserved")), mark("fair", of("fairShare")), mark("limit", of("limit"))),
     asked > scale * 1.0001 && h("span", { class: "beyond number" }, `+${amount(asked - scale, resource)} requested`));
 }
 

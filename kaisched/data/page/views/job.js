@@ -1,9 +1,9 @@
 // One job: why it waits, what would help, its gang, its place in the order, and what happened to it.
 
 import { h } from "../dom.js";
-import { age, clock, count, NONE, plural, stamp } from "../format.js";
+import { age, clock, count, duration, NONE, plural, stamp } from "../format.js";
 import {
-  badge, bar, empty, gainerLink, jobLink, queueLink, resourcesOf, scaleOf, section, stateBadge, table, tile, words,
+  badge, bar, empty, gainerLink, jobLink, link, queueLink, resourcesOf, scaleOf, section, stateBadge, table, tile, words,
 } from "../parts.js";
 
 const MOST_PODS = 512;
@@ -14,7 +14,7 @@ export function jobPage(data, ctx) {
   return [
     why(data), tiles(job, ctx),
     h("div", { class: "columns" },
-      gang(data), turn(data), shares(data), misses(data), timeline(data), evicted(data)),
+      when_(data, ctx), ahead(data), gang(data), turn(data), shares(data), misses(data), timeline(data), evicted(data)),
   ];
 }
 
@@ -36,7 +36,75 @@ function why(data) {
       h("h3", {}, helps.length ? "This would let it start" : useless),
       h("ul", {}, job.advice.map((it) => h("li", { key: it.text },
         badge(it.helps === false ? "quiet" : "good", it.helps === false ? "not enough" : "tried, works"),
-        " ", it.text)))));
+        " ", it.text)))),
+    submitLink(data));
+}
+
+/** The way to a what-if with a job like this one. */
+function submitLink({ job, pods }) {
+  const waiting = pods.filter((it) => !it.node);
+  const gpus = waiting[0]?.gpus;
+  if (!Number.isInteger(gpus) || waiting.some((it) => it.gpus !== gpus)) return null;
+  const query = new URLSearchParams({ of: "job", queue: job.queue, pods: waiting.length, gpus });
+  return h("p", {}, link(`/whatif?${query}`, `Submit it as ${plural(waiting.length, "pod")} of ${plural(gpus, "GPU")} or otherwise, in what-if`));
+}
+
+/** When the job may start: asked for, since a worker runs the cycle ahead for some seconds. */
+function when_(data, ctx) {
+  if (!data.pending) return null;
+  const { local } = ctx;
+  const ask = async () => {
+    Object.assign(local, { foresees: true, foreseen: null, wrongWhen: null });
+    ctx.draw();
+    try {
+      local.foreseen = await ctx.get("/whatif", { when: data.podGroup });
+    } catch (wrong) {
+      local.wrongWhen = wrong;
+    }
+    local.foresees = false;
+    ctx.draw();
+  };
+  const found = local.foreseen;
+  return section("When it may start", null,
+    found && (found.enabled === false
+      ? h("p", { class: "muted" }, "Not offered here: set snapshots.enabled: true, or use kaisched why --when.")
+      : found.when ? band(found.when) : h("p", {}, "It does not wait any more.")),
+    local.wrongWhen && h("p", { class: "notice bad", role: "alert" }, local.wrongWhen.message, " ", local.wrongWhen.fix),
+    h("p", {}, h("button", { type: "button", disabled: !!local.foresees, onclick: ask },
+      local.foresees ? "Running ahead …" : found ? "Ask again" : "Foresee it")),
+    !found && h("p", { class: "muted small" }, "The cycle is run ahead on a copy, several times with other run times by chance; it takes some seconds."));
+}
+
+/** The band of a forecast, and what it rests on. */
+function band(it) {
+  const { started, courses, earliestSeconds: earliest, medianSeconds: median, latestSeconds: latest } = it;
+  const of = courses > 1 ? ` of ${count(courses)} courses of events` : "";
+  const ahead = duration(it.lookedAheadSeconds);
+  const says = latest === 0 ? "In the next cycle."
+    : !started ? `Not in the next ${ahead}${of && `, in none${of}`}.`
+      : latest === null ? `In ${duration(earliest)} at the earliest; not in the next ${ahead} in ${count(courses - started)}${of}.`
+        : earliest === latest ? `In ${duration(latest)}, if what is assumed holds.`
+          : `In ${duration(earliest)} to ${duration(latest)}, half of the time within ${duration(median)}, by ${count(courses)} courses of events.`;
+  return [h("p", { class: "sentence" }, says),
+    it.cut && h("p", { class: "muted small" }, "Time was up: fewer courses than usual, and the band may be too narrow."),
+    h("ul", { class: "assumed small muted" }, it.assumptions.map((text) => h("li", { key: text }, `assumed: ${text}`)))];
+}
+
+/** The jobs of its queue whose turn comes before. */
+function ahead(data) {
+  if (!data.job.place) return null;
+  const rows = data.ahead.map((it) => ({
+    key: it.podGroup,
+    cells: [count(it.position), h("span", { class: "who" }, jobLink(it),
+      h("span", { class: "muted small" }, [it.user, words(it.reason)].filter(Boolean).join(", "))), count(it.gpus), it.because],
+  }));
+  const more = data.job.place.position - 1 - rows.length;
+  return section("Who is ahead in its queue", plural(data.job.place.position - 1, "job"),
+    rows.length
+      ? h("div", { class: "pods" }, table("Jobs ahead", [{ title: "Turn", number: true }, { title: "Job" },
+        { title: "GPUs", number: true }, { title: "Because" }], rows))
+      : h("p", {}, "No job of its queue."),
+    more > 0 && h("p", { class: "muted small" }, `and ${count(more)} more between these and this job`));
 }
 
 function tiles(job, ctx) {
