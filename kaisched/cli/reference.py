@@ -212,8 +212,8 @@ def _api_lines() -> Iterator[str]:
         kind = it.document.__name__
         shown = f"`{ROOT}{it.path}`"
         yield f"| {shown} | {it.meaning} [{kind}](#{kind.lower()}) | {names} |"
-    asked = ", ".join(f"`{name}`" for name in WHATIF_PARAMETERS)
-    yield f"| `{WHATIF}` | {WHATIF_MEANING} | {asked} |"
+    words = ", ".join(f"`{name}`" for name in WHATIF_PARAMETERS)
+    yield f"| `{WHATIF}` | {WHATIF_MEANING} | {words} |"
     yield f"| `{CHANGES}` | The stream of changes. | |"
     yield f"| `{OPENAPI}` | This page for programs. | |"
     yield from ("", "## Parameters", "", "| parameter | meaning | values |", "|---|---|---|")

@@ -810,7 +810,9 @@ def openapi(version: str) -> dict[str, Any]:
     paths[WHATIF] = {
         "get": {
             "summary": WHATIF_MEANING,
-            "parameters": [{"name": it, "in": "query", "schema": _TEXT} for it in WHATIF_PARAMETERS],
+            "parameters": [
+                {"name": it, "in": "query", "schema": _TEXT} for it in WHATIF_PARAMETERS
+            ],
             "responses": {
                 "200": {
                     "description": "The difference.",

@@ -2,6 +2,7 @@
 
 import json
 import re
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -12,15 +13,34 @@ from kaisched.config.settings import ViewListener
 from kaisched.daemon import view_pages
 from kaisched.daemon.http_server import Server
 from kaisched.daemon.view_pages import view_listener
+from kaisched.testing.builder import HOSTNAME, ClusterBuilder
+from kaisched.view.publisher import Publisher
 from tests.browser.chromium import WIDTHS, chromium, missing
 from tests.browser.lab import published
 
 pytestmark = pytest.mark.skipif(bool(missing()), reason=missing())
+WHEN = {
+    "earliestSeconds": 3600.0,
+    "medianSeconds": 5400.0,
+    "latestSeconds": 10800.0,
+    "courses": 10,
+    "started": 10,
+    "lookedAheadSeconds": 86400.0,
+    "cycles": 99,
+    "cut": False,
+    "assumptions": ["no node changes"],
+}
 VIEWS = ("overview", "queues", "nodes", "jobs", "evictions", "fairness", "cycles", "whatif")
 
 
 class Trials:
     """What-if without a worker: of one queue, with one answer."""
+
+    def forecast(self, shard, job):
+        return json.dumps({"when": WHEN}).encode()
+
+    def submission(self, shard, queue, gpus, pods):
+        return self.difference(shard, f"submit {pods} of {gpus} to {queue}", [""])
 
     def values(self, shard):
         gpu = {"quota": 16, "limit": -1, "overQuotaWeight": 1}
@@ -93,7 +113,9 @@ def test_the_views_show_what_the_cycle_found(page):
     page.view("jobs/default/clips")
     assert "WaitingForRelease" in page.text() or "waiting for release" in page.text()
     page.view("evictions")
-    assert "clips" in page.text("table")
+    assert "4 pods of default/ablation for default/clips, 32 GPU-hours lost" in page.text()
+    page.run("document.querySelector('.decisions button').click()")
+    page.wait("document.querySelectorAll('.decisions tbody tr').length === 4")
 
 
 def test_everything_is_reached_by_the_keyboard(page):
@@ -139,22 +161,101 @@ def test_a_list_is_saved_as_csv_with_all_its_parts(page):
     assert found[1] == 'a,b,c.d\r\n\'=1+1,-1,"x,y"\r\n'
 
 
-def test_a_slider_tries_another_value(page):
+def test_a_number_tries_another_value(page):
     from selenium.webdriver.common.keys import Keys
 
     page.view("whatif")
-    page.wait("!!document.querySelector('.slider input')")
-    page.run("document.querySelector('.slider input').focus()")
-    page.keys(Keys.ARROW_RIGHT, Keys.ARROW_RIGHT)
-    page.wait("document.querySelector('.slider output').innerText === '18 instead of 16'")
+    page.wait("!!document.querySelector('.amounts input')")
+    page.run("document.querySelector('.amounts input').select()")
+    page.keys("18")
+    page.wait("document.querySelector('.amounts .field').innerText.includes('now 16')")
     page.run("document.querySelector('.whatif .primary').click()")
     page.wait("!!document.querySelector('.view-whatif td')")
     assert "queue/video?gpu.quota=18" in page.text("table")
+    assert "1 job starts, no pod is evicted" in page.text()
     page.run("document.activeElement.blur()")
     page.keys("?")
     said = page.wait("document.querySelector('dialog[open]')?.innerText")
     assert "kaisched whatif set queue/video gpu.quota=18" in said
     page.keys(Keys.ESCAPE)
+
+
+def test_a_job_leads_to_its_like_in_a_what_if_and_says_who_is_ahead_and_when(page):
+    """llm-405b is 16 pods of 8 GPUs; the worker's forecast is asked for, and is a band."""
+    page.view("jobs/default/llm-405b")
+    page.run(
+        "[...document.querySelectorAll('button')]"
+        ".find((it) => it.innerText === 'Foresee it').click()"
+    )
+    page.wait("document.querySelector('main').innerText.includes('In 1.0 h to 3.0 h')")
+    assert "assumed: no node changes" in page.text()
+    page.view("jobs/default/rlhf")
+    assert "Who is ahead" in page.text()
+    page.view("jobs/default/llm-405b")
+    page.run(
+        "[...document.querySelectorAll('main a')]"
+        ".find((it) => it.hash.startsWith('#/whatif')).click()"
+    )
+    page.wait("document.querySelectorAll('.amounts input').length === 2")
+    found = page.run(
+        "return [...document.querySelectorAll('.amounts input')].map((it) => it.value)"
+    )
+    assert found == ["16", "8"]
+    page.run("document.querySelector('.whatif .primary').click()")
+    page.wait("!!document.querySelector('.view-whatif td')")
+    assert "submit 16 of 8 to pretraining" in page.text("table")
+
+
+def test_the_tab_of_a_view_is_in_sight_on_a_phone(page):
+    page.size(390)
+    page.view("cycles")
+    page.wait(
+        "(() => { const box = document.querySelector('[aria-current]').getBoundingClientRect();"
+        " return box.left >= 0 && box.right <= innerWidth; })()"
+    )
+    page.size(1440)
+
+
+def test_a_point_of_a_chart_tells_its_sample(page):
+    page.view("fairness")
+    page.run("document.querySelector('.course svg').focus()")
+    from selenium.webdriver.common.keys import Keys
+
+    page.keys(Keys.ARROW_LEFT)
+    page.wait("!!document.querySelector('.course .point')")
+    tops = page.run(
+        "return new Set([...document.querySelectorAll('.course .axis')].slice(1)"
+        ".map((it) => it.innerText)).size"
+    )
+    assert tops == 1, "the queues of a level have one scale"
+    page.view("fairness?shown=stacked")
+    assert page.run("return document.querySelectorAll('.course').length") == 1
+
+
+def test_many_nodes_are_told_in_totals_that_lead_to_names(browser):
+    """201 nodes in 3 racks, of which one has a pod."""
+    made = ClusterBuilder().topology("t", rack="rack", host=HOSTNAME).queue("q", deserved=8)
+    for at in range(201):
+        made.node(
+            f"a-node-with-a-long-name-{at:03d}.example.internal",
+            gpu=8,
+            labels={"rack": f"r{at % 3}"},
+        )
+    made.job("one", queue="q", gpu=1, running={"a-node-with-a-long-name-000.example.internal": 1})
+    publisher = Publisher("default")
+    publisher.take(made.run().result, cycle=1, time_s=1e9, duration_s=0.1)
+    with closing(
+        Server([view_listener(ViewListener(port=0), lambda: [publisher], None)])
+    ) as server:
+        browser.size(390)
+        browser.driver.get(f"http://localhost:{server.port}/#/nodes")
+        browser.wait("document.querySelector('main')?.innerText.includes('Whole free nodes')")
+        assert "536" in browser.text(".tiles"), "the largest gang: all GPUs of r1 or r2"
+        assert not browser.run("return document.documentElement.scrollWidth > innerWidth")
+        assert "What if" not in browser.text(".side"), "it is not offered here"
+        browser.view("nodes?room=partly")
+        assert browser.run("return document.querySelectorAll('.node').length") == 1
+    browser.size(1440)
 
 
 def test_dark_and_light(page):

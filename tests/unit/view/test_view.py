@@ -257,10 +257,17 @@ def test_the_room_of_many_nodes_is_told_in_totals():
     """n2 has 2 of 4 GPUs and 1 of 3 CPUs left, and no pod asks for less than 1 CPU a GPU."""
     document = nodes.capacity_document(racks(), "")
     assert document["all"] == {
-        **{"name": "all", "nodes": 4, "total": 16, "free": 9, "wholeFree": 1, "stranded": 1}
+        "name": "all",
+        "nodes": 4,
+        "total": 16,
+        "free": 9,
+        "wholeFree": 1,
+        "stranded": 1,
     }
     assert {it["name"]: it["nodes"] for it in document["states"]} == {
-        **{"free": 1, "partly": 2, "unschedulable": 1}
+        "free": 1,
+        "partly": 2,
+        "unschedulable": 1,
     }
     assert document["level"] == "rack", "hosts are a level too, but of one node each"
     assert {it["name"]: it["free"] for it in document["domains"]} == {"r1": 7, "r2": 2}
