@@ -56,6 +56,19 @@ def test_a_worker_tries_another_value(shard):
     assert (job["without"]["reason"], job["with"]["reason"]) == ("OverLimit", "NoRoom")
 
 
+def test_a_worker_submits_a_job_and_foresees_another(shard):
+    """A gang of 16 GPUs is over the limit of its queue, which is 12."""
+    whatif = Whatif(lambda: [shard])
+    found = json.loads(whatif.submission("", "vision", 8, 2))
+    (job,) = [it for it in found["jobs"] if it["without"] is None]
+    assert (job["queue"], job["with"]["reason"]) == ("vision", "OverLimit")
+    foreseen = json.loads(whatif.forecast("", "vision/sweep"))["when"]
+    assert foreseen["courses"] >= 1
+    assert foreseen["assumptions"]
+    with pytest.raises(ConfigError, match="is no queue"):
+        whatif.submission("", "--help", 1, 1)
+
+
 def test_the_loop_is_asked_every_half_minute_at_most(shard):
     now_s = [0.0]
     whatif = Whatif(lambda: [shard], lambda: now_s[0])

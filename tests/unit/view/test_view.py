@@ -238,6 +238,24 @@ def test_no_sentence_of_an_eviction_names_a_job_that_the_reader_does_not_see():
             assert ("secret" in str(document)) == is_named
 
 
+def test_a_job_hears_who_is_ahead_in_its_queue_and_why():
+    """`high` by its priority; `low` was there before `later`, which asks for two GPUs."""
+    made = ClusterBuilder().node("n0", gpu=2).queue("a", deserved=2)
+    made.job("old", queue="a", tasks=2, gpu=1, priority=90, running={"n0": 2})
+    for name, priority, gpu in (("low", 10, 1), ("later", 10, 2), ("high", 90, 1)):
+        made.job(name, queue="a", tasks=1, gpu=gpu, priority=priority)
+    reading = Reading(published(made.run()).view)
+    document = jobs.job_document(reading, jobs.row_of_job(reading, "later"), ALL, {})
+    assert [
+        (it["position"], it["podGroup"], it["gpus"], it["because"]) for it in document["ahead"]
+    ] == [
+        (1, "default/high", 1, "priority 10 against 90 (priority)"),
+        (2, "default/low", 1, "default/later was created later"),
+    ]
+    first = jobs.job_document(reading, jobs.row_of_job(reading, "high"), ALL, {})
+    assert first["ahead"] == []
+
+
 def racks():
     """Rack r1 has a whole free node and one with a pod; in r2, two GPUs are free without CPUs."""
     made = ClusterBuilder().topology("t", rack="rack", host=HOSTNAME).queue("a", deserved=20)
