@@ -9,7 +9,7 @@ const STATES = {
   free: "all GPUs free", partly: "some GPUs free", full: "no GPU free", without: "no GPUs",
   unschedulable: "unschedulable", "not-ready": "not ready",
 };
-const MOST = 200;
+const MOST = 40;
 
 export function capacityView({ capacity, queues }, ctx) {
   const { all } = capacity;
@@ -29,7 +29,7 @@ export function capacityView({ capacity, queues }, ctx) {
     h("div", { class: "columns" },
       section("By state", null, rooms("State", capacity.states, (it) => [STATES[it], { room: it }], ctx)),
       departments(capacity, queues),
-      capacity.level && section(`By ${capacity.level}`, capacity.domains.length > MOST ? `the first ${MOST}` : null,
+      capacity.level && section(`By ${capacity.level}`, capacity.domains.length > MOST ? `the ${MOST} with the most free GPUs` : null,
         rooms(capacity.level, [...capacity.domains].sort((one, other) => other.free - one.free).slice(0, MOST),
           (it) => [it, { domain: it }], ctx))),
   ];

@@ -22,7 +22,8 @@ function why(data) {
   const { job } = data;
   if (!data.pending) {
     return h("div", { class: "why card" }, stateBadge(job),
-      h("p", { class: "sentence" }, job.started ? `It runs since ${stamp(job.started)}.` : "It ends."));
+      h("p", { class: "sentence" }, job.started ? `It runs since ${stamp(job.started)}.`
+        : job.state === "running" ? "It starts now." : "It ends."));
   }
   const helps = job.advice.filter((it) => it.helps !== false);
   const useless = job.advice.some((it) => it.othersFirst)

@@ -26,6 +26,7 @@ export const nodes = {
     return { ...found, queues: queues.queues, capacity };
   },
 
+  lead: (data) => data?.capacity && "Room in totals; a state or a domain leads to its nodes.",
   document: (ctx) => ({ path: "/nodes", params: paramsOf(ctx), list: "nodes" }),
 
   render(data, ctx) {
