@@ -14,6 +14,7 @@ import sys
 from importlib import import_module
 from importlib.util import find_spec
 from inspect import getdoc
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn
 
 import typer
@@ -196,7 +197,7 @@ def main(arguments: Sequence[str] | None = None, name: str = NAME) -> NoReturn:
 
 def run_line(line: Sequence[str], *, is_debugging: bool = False, name: str = NAME) -> int:
     """Run one command line and return its exit code; errors are one line unless debugging."""
-    line = list(line)
+    line = _as_now(line)
     if not line or _is_bare_group(line):
         line.append("--help")
     try:
@@ -222,6 +223,14 @@ def run_line(line: Sequence[str], *, is_debugging: bool = False, name: str = NAM
             # A server's answer may repeat a secret that was sent to it.
             printing.print_error(f"{name}: {masked('', each)}")
     return code if isinstance(code, int) else OK
+
+
+def _as_now(line: Sequence[str]) -> list[str]:
+    """Return a command line with ``-o table`` for ``-o text``, its name until one release ago."""
+    whole = {"--output=text": "--output=table", "-otext": "-otable"}
+    is_text = [before in ("-o", "--output") and word == "text" for before, word in pairwise(line)]
+    pairs = zip(line, [False, *is_text], strict=False)
+    return ["table" if is_it else whole.get(word, word) for word, is_it in pairs]
 
 
 def _error_line(error: Exception, line: Sequence[str], name: str) -> tuple[str, int]:

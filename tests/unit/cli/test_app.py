@@ -307,3 +307,11 @@ def test_what_is_no_list_of_its_own_is_printed_in_every_kind(run, output, first)
         "yaml": ["schemaVersion: kaisched.io/version/v1"],
         "csv": ["path,value"],
     }.get(output, [])
+
+
+@pytest.mark.parametrize("words", [["-o", "text"], ["--output", "text"], ["--output=text"]])
+def test_the_name_that_a_table_had_is_taken_for_one_release(run, words):
+    """A value that is called so is left alone."""
+    assert run("version", *words) == run("version", "-o", "table")
+    code, _, error = run("version", "-o", "csv", "text")
+    assert (code, "text" in error) == (2, True)
