@@ -18,6 +18,7 @@ from kaisched.errors import ObjectError
 from kaisched.framework.report.records import QueueShare
 from kaisched.framework.report.result import CycleResult, ShareTable, without_session
 from kaisched.units import (
+    CLAIMED_GPU,
     IN_THOUSANDTHS,
     MEBIBYTE,
     MEMORY_UNIT,
@@ -85,6 +86,8 @@ class QueueStatuses:
         """Names of resources, problems and faults of queues, as of the last call."""
         self._numbers: Amounts = np.zeros((0, 0), np.int64)
         """``(X, Q)`` all numbers that the status of a queue shows, as of the last call."""
+        self._class = ""
+        """The device class that has GPUs, also once no pod has a claim any more."""
 
     def changed(
         self, snapshot: Snapshot, shares: Sequence[QueueShare], faults: Mapping[str, ObjectError]
@@ -102,10 +105,11 @@ class QueueStatuses:
             return
         self._seen = now
         table = without_session(shares)
+        self._class = class_of_gpus(snapshot) or self._class
         if not isinstance(table, ShareTable):
-            yield from queue_statuses(snapshot, table, faults)
+            yield from self._statuses(snapshot, table, faults, None)
             return
-        words = (table.resources, table.problems, table.unschedulable, faults)
+        words = (table.resources, table.problems, table.unschedulable, faults, self._class)
         numbers = np.vstack(
             (table.allocated, table.requested, _firm(snapshot), _misplaced(snapshot)[None])
         )
@@ -113,7 +117,29 @@ class QueueStatuses:
         if self._queues is table.queues and self._words == words:
             rows = np.any(numbers != self._numbers, axis=0).nonzero()[0].tolist()
         self._queues, self._words, self._numbers = table.queues, words, numbers
-        yield from queue_statuses(snapshot, table, faults, rows)
+        yield from self._statuses(snapshot, table, faults, rows)
+
+    def _statuses(
+        self,
+        snapshot: Snapshot,
+        shares: Sequence[QueueShare],
+        faults: Mapping[str, ObjectError],
+        rows: Sequence[int] | None,
+    ) -> Iterator[tuple[str, dict[str, Any]]]:
+        for name, status in queue_statuses(snapshot, shares, faults, rows):
+            for key in ("allocated", "allocatedNonPreemptible", "requested"):
+                if self._class and CLAIMED_GPU in status[key]:
+                    status[key][self._class] = status[key][CLAIMED_GPU]
+            yield name, status
+
+
+def class_of_gpus(snapshot: Snapshot) -> str:
+    """Return the device class whose devices count as GPUs; empty without claims, or of several.
+
+    KAI counts GPUs by claim under the names of classes, kaisched all of them together.
+    """
+    classes = () if snapshot.claims is None else tuple(snapshot.claims.gpu_classes)
+    return classes[0] if len(classes) == 1 else ""
 
 
 def queue_statuses(

@@ -2,6 +2,8 @@
 
 import pytest
 
+from kaisched.cluster.kubernetes.statuses import QueueStatuses
+from kaisched.engine.policy import default_policy
 from kaisched.framework.cycle import run_cycle
 from kaisched.framework.memory import Memory
 from kaisched.units import CLAIMED_GPU
@@ -143,3 +145,23 @@ def test_devices_that_were_given_count_anew_if_their_class_no_longer_counts():
     world.node("n5", "H100", nodeName="", allNodes=True)
     # Devices that any node can use: nobody can say how many GPUs of the class a node has.
     assert counted(world, "a") == 0
+
+
+def test_the_status_of_a_queue_counts_them_by_the_name_of_their_class_too():
+    """As KAI does; what has counted once counts 0 when no pod has a claim any more."""
+    world, statuses = world_with(["H100"] * 4), QueueStatuses()
+
+    def allocated():
+        snapshot = world.cluster.snapshot()
+        policy = default_policy()
+        result, _ = run_cycle(snapshot, None, policy, 0.0, Memory())
+        (status,) = [
+            it for name, it in statuses.changed(snapshot, result.shares, {}) if name == "team"
+        ]
+        return {name: status["allocated"].get(name) for name in (CLAIMED_GPU, DRIVER)}
+
+    ask_for_all(world, "a")
+    world.cycle()
+    assert allocated() == {CLAIMED_GPU: "4", DRIVER: "4"}
+    world.delete("a")
+    assert allocated() == {CLAIMED_GPU: "0", DRIVER: "0"}
