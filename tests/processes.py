@@ -25,7 +25,7 @@ class Daemon:
         with log.open("wb") as out:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "kaisched", "run", *map(str, words)],
-                env=environment(KAISCHED_LOG__LEVEL="debug", **variables),
+                env=environment(**{"KAISCHED_LOG__LEVEL": "debug", **variables}),
                 stdout=out,
                 stderr=out if stderr is None else stderr,
             )

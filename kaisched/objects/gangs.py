@@ -89,17 +89,20 @@ def _tree_fault(gang: Gang) -> str:
 
 def needed_by(gang: Gang) -> int:
     """Return how many pods must start together: of subgroups the least that suffice."""
+    return _needed_below(gang, "", gang.min_sub_group) if gang.sub_groups else gang.minimum
 
-    def of(parent: str, needed: int | None) -> int:
-        parts = [
-            of(it.name, it.min_sub_group) if it.name in parents else (it.min_member or 0)
-            for it in gang.sub_groups
-            if it.parent == parent
-        ]
-        return sum(sorted(parts)[:needed])
 
+def _needed_below(gang: Gang, parent: str, least: int | None) -> int:
+    """Return how many pods so many of the subgroups of another need; of all of them for None."""
     parents = {it.parent for it in gang.sub_groups}
-    return of("", gang.min_sub_group) if gang.sub_groups else gang.minimum
+    needed = [
+        _needed_below(gang, it.name, it.min_sub_group)
+        if it.name in parents
+        else (it.min_member or 0)
+        for it in gang.sub_groups
+        if it.parent == parent
+    ]
+    return sum(sorted(needed)[:least])
 
 
 def sized(pods: int) -> Gang:
