@@ -416,7 +416,7 @@ def _check_shared(node: DrawnNode, jobs: Mapping[str, DrawnJob]) -> None:
             if word.holder and word.promised:
                 raise DrawingError(f"{where} a promise is a part of its own: b1>/>a1")
             if word.holder:
-                taken += jobs[word.holder].gpu
+                taken += min(jobs[word.holder].gpu, 1.0)  # of whole ones this is one
         others = [it for it in cell.parts if it not in whole]
         if len(whole) > 1 or any(it.holder and not it.is_leaving for it in whole):
             name = whole[0].holder or whole[0].promised
