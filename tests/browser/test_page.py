@@ -187,7 +187,7 @@ def test_a_job_leads_to_its_like_in_a_what_if_and_says_who_is_ahead_and_when(pag
         "[...document.querySelectorAll('button')]"
         ".find((it) => it.innerText === 'Foresee it').click()"
     )
-    page.wait("document.querySelector('main').innerText.includes('In 1.0 h to 3.0 h')")
+    page.wait("document.querySelector('main').innerText.includes('In 60 min to 3.0 h')")
     assert "assumed: no node changes" in page.text()
     page.view("jobs/default/rlhf")
     assert "Who is ahead" in page.text()
