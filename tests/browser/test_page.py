@@ -254,7 +254,7 @@ def test_many_nodes_are_told_in_totals_that_lead_to_names(browser):
         assert not browser.run("return document.documentElement.scrollWidth > innerWidth")
         assert "What if" not in browser.text(".side"), "it is not offered here"
         browser.view("nodes?room=partly")
-        assert browser.run("return document.querySelectorAll('.node').length") == 1
+        browser.wait("document.querySelectorAll('.node').length === 1")
     browser.size(1440)
 
 
