@@ -108,7 +108,7 @@ class Loop:
         if view is not None:
             view.inquiries.ring = self._bell.set
         self._log: Any = structlog.get_logger().bind(shard=shard)
-        self._told = CycleLog(self._log, is_observing=is_observing)
+        self._cycle_log = CycleLog(self._log, is_observing=is_observing)
         self.cycles = self._deferred = 0
         self.health = Health(clock.now_s(), period_s)
 
@@ -239,7 +239,7 @@ class Loop:
 
     def _publish(self, cycle: Cycle) -> None:
         result = cycle.result
-        self._told.tell(self.cycles, result, cycle.duration_s, cycle.end_s)
+        self._cycle_log.record(self.cycles, result, cycle.duration_s, cycle.end_s)
         if result.stats.abandoned:
             self.health.failed(cycle.end_s, result.stats.abandoned)
         else:

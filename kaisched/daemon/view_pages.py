@@ -155,7 +155,7 @@ class Query:
         return nodes.Wanted(
             self.text("name"),
             self.queue(reading),
-            self.word("room", nodes.ROOMS),
+            self.word("nodeState", nodes.NODE_STATES),
             self.text("domain"),
             self.part(),
         )

@@ -74,6 +74,14 @@ class Evict:
         return title_of(self.pod_group, self.top_owner)
 
     @property
+    def decision(self) -> tuple[int, str, str, str]:
+        """The decision of its cycle that it is part of: what goes for one job by one action.
+
+        Where nobody benefits, what goes of one job.
+        """
+        return self.step, self.action, self.beneficiary, "" if self.beneficiary else self.pod_group
+
+    @property
     def beneficiary_title(self) -> str:
         """What the beneficiary is called where people read; empty without one."""
         return title_of(self.beneficiary, self.beneficiary_owner)

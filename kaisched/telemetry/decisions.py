@@ -1,6 +1,6 @@
-"""What the log tells of cycles: a line for each decision, and a summary of a minute that had any.
+"""The log lines of cycles: one for each decision, and a summary of each minute that had any.
 
-A cycle that decides nothing is told at level debug only, so that an idle daemon is silent.
+A cycle that decides nothing has a line at level debug only, so that an idle daemon is silent.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 SUMMARY_S: Final = 60.0
 MOST_LINES: Final = 100
-"""Decisions of one cycle that are told one by one; of further ones the number is."""
+"""Decisions of one cycle that have a line each; of further ones the number is logged."""
 _MOST_NODES: Final = 4
 
 
@@ -26,14 +26,14 @@ class CycleLog:
     """Writes what the cycles of one shard decide, in the loop's thread."""
 
     def __init__(self, log: Any, *, is_observing: bool = False) -> None:
-        """Start a minute. What is only observed, the cluster tells itself."""
+        """Start a minute. While it is observing, the cluster logs what would be done."""
         self._log, self._is_observing = log, is_observing
         self._sums: Counter[str] = Counter()
         self._longest_s, self._since_s, self._waiting = 0.0, -1.0, 0
         self._promised: frozenset[tuple[str, str]] = frozenset()
 
-    def tell(self, cycle: int, result: CycleResult, duration_s: float, now_s: float) -> None:
-        """Tell of a cycle: its faults, its decisions, and once a minute what there was."""
+    def record(self, cycle: int, result: CycleResult, duration_s: float, now_s: float) -> None:
+        """Log the faults and decisions of a cycle, and once a minute a summary."""
         log_cycle(self._log, cycle, result, duration_s)
         if not self._is_observing:
             lines = list(self._decisions(result))
@@ -92,8 +92,7 @@ def _evicted(evictions: Iterable[Evict]) -> Iterator[dict[str, Any]]:
     """Yield the pods that go for one job by one action; those for none by their own jobs."""
     by_decision: dict[tuple[int, str, str, str], list[Evict]] = {}
     for it in evictions:
-        whose = "" if it.beneficiary else it.pod_group
-        by_decision.setdefault((it.step, it.action, it.beneficiary, whose), []).append(it)
+        by_decision.setdefault(it.decision, []).append(it)
     for victims in by_decision.values():
         first = victims[0]
         yield {

@@ -13,7 +13,7 @@ from msgspec import Meta, Struct
 
 from kaisched.view.hours import MOST_HOURS
 from kaisched.view.jobs import SORTS, STATES, WAITING
-from kaisched.view.nodes import ROOMS
+from kaisched.view.nodes import NODE_STATES
 from kaisched.view.paths import CHANGES, MOST, ROOT, USUAL, WHATIF
 
 Amounts: TypeAlias = Annotated[
@@ -454,7 +454,7 @@ class Nodes(Listed):
     nodes: list[Node]
 
 
-class Room(Doc):
+class NodeTotals(Doc):
     """What some nodes have, in whole GPUs."""
 
     name: Annotated[str, Meta(description="A state, a domain or a queue.")]
@@ -472,18 +472,19 @@ class Room(Doc):
 
 
 class Capacity(Document):
-    """Room of the nodes in totals, for clusters whose nodes are too many to be listed."""
+    """GPUs of all nodes in totals, for clusters with too many nodes to list."""
 
-    all: Room
-    states: Annotated[list[Room], Meta(description="Each node is in one of them.")]
+    all: NodeTotals
+    states: Annotated[list[NodeTotals], Meta(description="Each node is in one of them.")]
     levels: Annotated[list[str], Meta(description="Of the topologies, the outermost first.")]
     level: Annotated[str | None, Meta(description="That of `domains`; null without a topology.")]
-    domains: list[Room]
+    domains: list[NodeTotals]
     largest_gang: Annotated[
         int, Meta(description="The most pods of one GPU that start together in one domain.")
     ]
     departments: Annotated[
-        dict[str, float], Meta(description="GPUs held, by queue below the trunk of the tree.")
+        dict[str, float],
+        Meta(description="GPUs held by each root queue, or child of the only root."),
     ]
 
 
@@ -716,7 +717,7 @@ PARAMETERS: Final = {
         ),
         Parameter("namespace", "Jobs of this namespace.", _TEXT),
         Parameter("name", "Entries with this text in their names.", _TEXT),
-        Parameter("room", "Nodes in this state.", {"enum": list(ROOMS)}),
+        Parameter("nodeState", "Nodes in this state.", {"enum": list(NODE_STATES)}),
         Parameter("domain", "Nodes of this domain of a topology, such as `hall-1/rack-2`.", _TEXT),
         Parameter("level", "By the domains of this level; racks unless given.", _TEXT),
         Parameter("user", "Jobs that this user submitted.", _TEXT),
@@ -760,9 +761,9 @@ ENDPOINTS: Final = (
         "/nodes",
         "Nodes, and who holds each.",
         Nodes,
-        ("name", "queue", "room", "domain", *_PART),
+        ("name", "queue", "nodeState", "domain", *_PART),
     ),
-    Endpoint("/capacity", "Room of the nodes in totals.", Capacity, ("level",)),
+    Endpoint("/capacity", "GPUs of all nodes in totals.", Capacity, ("level",)),
     Endpoint(
         "/evictions",
         "Evictions of the last cycles: who for whom, by which rule.",

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 import numpy as np
+import structlog
 
 from kaisched.core.axis import CPU, GPU, GPU_UNIT
 from kaisched.files import replace_file
@@ -73,13 +74,18 @@ class Hours:
     _writing: threading.Thread | None = None
 
     def __post_init__(self) -> None:
-        """Read the hours of an earlier process; a file that is none is begun anew."""
+        """Read the hours of an earlier process; a file that has none is left alone, and said."""
         if self.path is None:
             return
         try:
             self.kept = tuple(msgspec.json.decode(self.path.read_bytes(), type=list[Hour]))
-        except (OSError, msgspec.MsgspecError):
-            self.kept = ()
+        except FileNotFoundError:
+            return
+        except (OSError, msgspec.MsgspecError) as error:
+            fix = "move it away; until then the hours are kept in memory only"
+            log: Any = structlog.get_logger()
+            log.warning("hours_not_read", file=str(self.path), err=str(error), fix=fix)
+            self.path = None
 
     def add(self, view: LiveView, decided: Decisions) -> None:
         """Take in a cycle."""

@@ -513,8 +513,7 @@ def decisions_document(reading: Reading, queue: str, part: Part, sight: Sight) -
             if not sight.sees(evict.queue):
                 hidden += 1
                 continue
-            whose = "" if evict.beneficiary else evict.pod_group
-            key = decided.cycle, evict.step, evict.action, evict.beneficiary, whose
+            key = decided.cycle, *evict.decision
             found.setdefault(key, []).append((decided, evict, lost_s))
     listed = list(found.values())
     return {

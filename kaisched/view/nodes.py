@@ -32,8 +32,8 @@ class Wanted(NamedTuple):
     """A part of the name."""
     queue: int = -1
     """The row of a queue that holds room there, it or one below it; -1 for any."""
-    room: str = ""
-    """One of :data:`ROOMS`."""
+    state: str = ""
+    """One of :data:`NODE_STATES`."""
     domain: str = ""
     """A domain of a topology, after those around it."""
     part: Part = Part()
@@ -53,8 +53,8 @@ def _matching(reading: Reading, wanted: Wanted) -> list[int]:
     names = reading.snapshot.nodes.name
     rows = range(len(names))
     found = [row for row in rows if wanted.name in names[row]] if wanted.name else list(rows)
-    if wanted.room:
-        is_there = _rooms(reading).state == ROOMS.index(wanted.room)
+    if wanted.state:
+        is_there = _free_gpus(reading).state == NODE_STATES.index(wanted.state)
         found = [row for row in found if is_there[row]]
     if wanted.domain:
         found = [row for row in found if wanted.domain in _domains(reading, row).values()]
@@ -70,12 +70,12 @@ def _matching(reading: Reading, wanted: Wanted) -> list[int]:
 
 # -- totals --------------------------------------------------------------------------------------
 
-ROOMS: Final = ("free", "partly", "full", "without", "unschedulable", "not-ready")
+NODE_STATES: Final = ("free", "partly", "full", "without", "unschedulable", "not-ready")
 """States of nodes: all GPUs free, some, none; no GPUs; closed to new pods; not ready."""
-FREE, PARTLY, FULL, WITHOUT, CLOSED, OUT = range(len(ROOMS))
+FREE, PARTLY, FULL, WITHOUT, CLOSED, OUT = range(len(NODE_STATES))
 
 
-class _Rooms(NamedTuple):
+class _FreeGpus(NamedTuple):
     """The whole GPUs of each node, ``(N,)``."""
 
     state: IntVec
@@ -97,7 +97,7 @@ class _Rooms(NamedTuple):
         }
 
 
-def _rooms(reading: Reading) -> _Rooms:
+def _free_gpus(reading: Reading) -> _FreeGpus:
     snapshot = reading.snapshot
     nodes, shapes = snapshot.nodes, snapshot.shapes
     idle = nodes.allocatable.copy()
@@ -120,7 +120,7 @@ def _rooms(reading: Reading) -> _Rooms:
     usable = free.copy()
     for row, least in _least_beside(reading).items():
         usable = np.minimum(usable, np.maximum(idle[row], 0) // least)
-    return _Rooms(state, total, free, usable)
+    return _FreeGpus(state, total, free, usable)
 
 
 def _least_beside(reading: Reading) -> dict[int, int]:
@@ -136,16 +136,14 @@ def _least_beside(reading: Reading) -> dict[int, int]:
 
 
 def capacity_document(reading: Reading, level: str) -> dict[str, Any]:
-    """Return the room of the nodes in totals: by state, by domain and by department.
+    """Return the GPUs of all nodes in totals: by state, by domain and by department.
 
     Raises:
         ConfigError: there is no such level.
 
     """
-    rooms, domains = (
-        _rooms(reading),
-        [_domains(reading, row) for row in range(len(reading.snapshot.nodes))],
-    )
+    gpus_of = _free_gpus(reading)
+    domains = [_domains(reading, row) for row in range(len(reading.snapshot.nodes))]
     levels = list(dict.fromkeys(name for of in domains for name in of))
     if level and level not in levels:
         raise ConfigError(
@@ -157,19 +155,19 @@ def capacity_document(reading: Reading, level: str) -> dict[str, Any]:
         if chosen in of:
             rows_of.setdefault(of[chosen], []).append(row)
     by_domain = {name: np.array(rows) for name, rows in rows_of.items()}
-    gangs = [int(rooms.usable[rows].sum()) for rows in by_domain.values()]
+    gangs = [int(gpus_of.usable[rows].sum()) for rows in by_domain.values()]
     return {
         **envelope(reading.view),
-        "all": rooms.sums("all", np.ones(len(domains), np.bool_)),
+        "all": gpus_of.sums("all", np.ones(len(domains), np.bool_)),
         "states": [
-            rooms.sums(name, rooms.state == at)
-            for at, name in enumerate(ROOMS)
-            if (rooms.state == at).any()
+            gpus_of.sums(name, gpus_of.state == at)
+            for at, name in enumerate(NODE_STATES)
+            if (gpus_of.state == at).any()
         ],
         "levels": levels,
         "level": chosen or None,
-        "domains": [rooms.sums(name, rows) for name, rows in by_domain.items()],
-        "largestGang": max(gangs, default=int(rooms.usable.sum())),
+        "domains": [gpus_of.sums(name, rows) for name, rows in by_domain.items()],
+        "largestGang": max(gangs, default=int(gpus_of.usable.sum())),
         "departments": _departments(reading),
     }
 
@@ -185,7 +183,7 @@ def _racks(levels: Sequence[str], domains: Sequence[dict[str, str]]) -> str:
 
 
 def _departments(reading: Reading) -> dict[str, float]:
-    """Return the GPUs that the queues below the trunk of the tree hold."""
+    """Return the GPUs that each department holds: a root, or a child of the only root."""
     queues, shares = reading.snapshot.queues, reading.view.shares
     parents = queues.tree.parent_of_queue
     rows = np.flatnonzero(parents < 0)

@@ -14,9 +14,13 @@ import numpy as np
 from kaisched.core.axis import ALLOCATED_STATES, GPU, HOLDING_STATES, TaskState
 from kaisched.core.devices import charges
 from kaisched.core.refusals import text_of
-from kaisched.framework.report.records import Because
 from kaisched.framework.report.result import device_name
-from kaisched.framework.report.turns import in_order
+from kaisched.framework.report.turns import (
+    LAST_OF_JOBS,
+    LAST_OF_REQUEUED,
+    because_of,
+    in_order,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -24,6 +28,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from kaisched.core.axis import BoolVec, CodeVec, FloatVec, IntVec, RowVec
+    from kaisched.framework.report.records import Because
     from kaisched.view.live import LiveView
 
 _GONE: Final = int(TaskState.GONE)
@@ -232,21 +237,21 @@ class Reading:
             return []
         queue = self.snapshot.jobs.queue_of_job
         before = order[(queue[order] == queue[job]) & (position[order] < position[job])]
-        return [(row, self._because(job, row)) for row in before[:most].tolist()]
-
-    def _because(self, job: int, other: int) -> Because:
-        """Return the first key in which a job and one ahead of it differ."""
         waiting, jobs = self.view.waiting, self.snapshot.jobs
         rows = waiting.rows[waiting.is_in_order]
-        own_at, other_at = np.searchsorted(rows, [job, other]).tolist()
-        for key in waiting.keys:
-            own, ahead = key.column[own_at], key.column[other_at]
-            if own != ahead:
-                return Because(key.plugin, key.name, key.shown(float(own)), key.shown(float(ahead)))
-        if waiting.queued_s[job] == waiting.queued_s[other]:
-            return Because("", "name", jobs.name[job], jobs.name[other])
-        is_age = (waiting.queued_s != jobs.created_s)[[job, other]].any()
-        return Because("", "age" if is_age else "creation", None, None)
+        is_age = bool((waiting.queued_s != jobs.created_s).any())
+        last = LAST_OF_REQUEUED if is_age else LAST_OF_JOBS
+
+        def because(other: int) -> Because:
+            both = [job, other]
+            at = np.searchsorted(rows, both)
+            columns = [key.column[at].tolist() for key in waiting.keys]
+            named = [jobs.name[row] for row in both]
+            return because_of(
+                waiting.keys, last, [*columns, waiting.queued_s[both].tolist(), named], 0, 1
+            )
+
+        return [(row, because(row)) for row in before[:most].tolist()]
 
     def place(self, job: int) -> tuple[int, int] | None:
         """Return the place of a job in its queue, and how many have one; None if it has none."""

@@ -253,7 +253,7 @@ def test_many_nodes_are_told_in_totals_that_lead_to_names(browser):
         assert "536" in browser.text(".tiles"), "the largest gang: all GPUs of r1 or r2"
         assert not browser.run("return document.documentElement.scrollWidth > innerWidth")
         assert "What if" not in browser.text(".side"), "it is not offered here"
-        browser.view("nodes?room=partly")
+        browser.view("nodes?nodeState=partly")
         browser.wait("document.querySelectorAll('.node').length === 1")
     browser.size(1440)
 

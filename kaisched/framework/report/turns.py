@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from kaisched.framework.session.session import Session
 
 _ALLOCATE: Final = "allocate"
-_LAST_OF_JOBS: Final = ("creation", "name")
-_LAST_OF_REQUEUED: Final = ("age", "name")
+LAST_OF_JOBS: Final = ("creation", "name")
+LAST_OF_REQUEUED: Final = ("age", "name")
 """The same where the time of some job was over."""
 _LAST_OF_QUEUES: Final = ("place",)
 """Siblings are in order of creation, then name."""
@@ -99,16 +99,29 @@ class _Line:
 
     def because(self, at: int) -> Because:
         """Return what puts a row behind the one before it."""
-        here, before = self._at[at], self._at[at - 1]
-        place, own, other = next(
-            (place, column[here], column[before])
-            for place, column in enumerate(self._columns)
-            if column[here] != column[before]
-        )
-        if place >= len(self._keys):
-            return Because("", self._last[place - len(self._keys)], own, other)
-        key = self._keys[place]
-        return Because(key.plugin, key.name, key.shown(own), key.shown(other))
+        return because_of(self._keys, self._last, self._columns, self._at[at], self._at[at - 1])
+
+
+def because_of(
+    keys: Sequence[NamedKey],
+    last: Sequence[str],
+    columns: Sequence[Sequence[Any]],
+    here: int,
+    before: int,
+) -> Because:
+    """Return the first column in which two rows differ, as what puts one behind the other.
+
+    The columns are those of the keys, then those that ``last`` names.
+    """
+    place, own, other = next(
+        (place, column[here], column[before])
+        for place, column in enumerate(columns)
+        if column[here] != column[before]
+    )
+    if place >= len(keys):
+        return Because("", last[place - len(keys)], own, other)
+    key = keys[place]
+    return Because(key.plugin, key.name, key.shown(own), key.shown(other))
 
 
 class _Order(NamedTuple):
@@ -285,7 +298,7 @@ class Turns:
         columns = [*(key.column for key in keys), jobs.created_s[rows]]
         names = [jobs.name[row] for row in rows.tolist()]
         is_age = jobs is not session.snapshot.jobs
-        last = _LAST_OF_REQUEUED if is_age else _LAST_OF_JOBS
+        last = LAST_OF_REQUEUED if is_age else LAST_OF_JOBS
         return _lines(jobs.queue_of_job[rows], columns, rows, keys, last, names)
 
     def _contest(self, rows: RowVec, heads: RowVec) -> list[NamedKey]:

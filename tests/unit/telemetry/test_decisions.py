@@ -37,7 +37,7 @@ def bind(task, node):
 def told_of(log, *cycles, begin_s=1000.0, step_s=1.0):
     with capture_logs() as logs:
         for number, it in enumerate(cycles):
-            log.tell(number, it, 0.01, begin_s + number * step_s)
+            log.record(number, it, 0.01, begin_s + number * step_s)
     return [line for line in logs if line["event"] != "cycle_completed"]
 
 

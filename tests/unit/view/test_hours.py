@@ -2,6 +2,7 @@
 
 import msgspec
 import pytest
+from structlog.testing import capture_logs
 
 from kaisched.testing.builder import ClusterBuilder
 from kaisched.view import api
@@ -70,5 +71,13 @@ def test_hours_are_there_again_after_a_restart(ran, tmp_path):
     publisher._hours._writing.join()
     again = Hours(path)
     assert [it.starts for it in again.kept] == [1]
-    path.write_text("no hours")
-    assert Hours(path).kept == ()
+
+
+def test_a_file_that_has_no_hours_is_left_alone(ran, tmp_path):
+    path = tmp_path / "usage.db.hours"
+    path.write_text("somebody's notes")
+    with capture_logs() as logs:
+        publisher = after(ran, BEGIN_S, path=path)
+    assert [it["event"] for it in logs] == ["hours_not_read"]
+    assert [it.starts for it in publisher.hours] == [1], "in memory"
+    assert path.read_text() == "somebody's notes"

@@ -298,10 +298,10 @@ def test_the_room_of_many_nodes_is_told_in_totals():
 @pytest.mark.parametrize(
     ("wanted", "names"),
     [
-        (nodes.Wanted(room="free"), ["n0"]),
-        (nodes.Wanted(room="partly"), ["n1", "n2"]),
+        (nodes.Wanted(state="free"), ["n0"]),
+        (nodes.Wanted(state="partly"), ["n1", "n2"]),
         (nodes.Wanted(domain="r2"), ["n2", "n3"]),
-        (nodes.Wanted(room="unschedulable", domain="r1"), []),
+        (nodes.Wanted(state="unschedulable", domain="r1"), []),
     ],
 )
 def test_totals_lead_to_the_names_of_nodes(wanted, names):

@@ -1,4 +1,4 @@
-// Room of many nodes: totals by state, by domain and by department; a click shows the names.
+// GPUs of many nodes: totals by state, by domain and by department; a click shows the names.
 
 import { Colours } from "../colour.js";
 import { h } from "../dom.js";
@@ -27,15 +27,15 @@ export function capacityView({ capacity, queues }, ctx) {
         capacity.level ? `in one ${capacity.level}` : ""),
       tile("GPUs stranded", count(all.stranded), "", "free, without CPU or memory", all.stranded ? "wait" : "")),
     h("div", { class: "columns" },
-      section("By state", null, rooms("State", capacity.states, (it) => [STATES[it], { room: it }], ctx)),
+      section("By state", null, totals("State", capacity.states, (it) => [STATES[it], { nodeState: it }], ctx)),
       departments(capacity, queues),
       capacity.level && section(`By ${capacity.level}`, capacity.domains.length > MOST ? `the ${MOST} with the most free GPUs` : null,
-        rooms(capacity.level, [...capacity.domains].sort((one, other) => other.free - one.free).slice(0, MOST),
+        totals(capacity.level, [...capacity.domains].sort((one, other) => other.free - one.free).slice(0, MOST),
           (it) => [it, { domain: it }], ctx))),
   ];
 }
 
-function rooms(title, found, linkOf, ctx) {
+function totals(title, found, linkOf, ctx) {
   const number = (head, from) => ({ title: head, number: true, from });
   return table(`Nodes by ${title}`, [{ title }, number("Nodes"), number("Free"), number("Whole nodes", "mid"),
     number("Stranded", "mid")],

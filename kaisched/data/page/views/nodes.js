@@ -26,7 +26,7 @@ export const nodes = {
     return { ...found, queues: queues.queues, capacity };
   },
 
-  lead: (data) => data?.capacity && "Room in totals; a state or a domain leads to its nodes.",
+  lead: (data) => data?.capacity && "GPUs in totals; a state or a domain leads to its nodes.",
   document: (ctx) => ({ path: "/nodes", params: paramsOf(ctx), list: "nodes" }),
 
   render(data, ctx) {
@@ -39,7 +39,7 @@ export const nodes = {
         field("Queue", ctx.params.queue || "", (queue) => ctx.go({ queue }), { placeholder: "holds room there" }),
         levels(data.nodes, ctx),
         isZoomed(ctx) && h("button", { type: "button",
-          onclick: () => ctx.go({ name: "", queue: "", room: "", domain: "", all: "" }) }, "All nodes")),
+          onclick: () => ctx.go({ name: "", queue: "", nodeState: "", domain: "", all: "" }) }, "All nodes")),
       data.nodes.length ? [legend(data, colours), map(data, ctx, colours)]
         : empty("No nodes", "Nothing matches, or the cluster has none."),
       pager(data, ctx.go),
@@ -49,13 +49,13 @@ export const nodes = {
 };
 
 function paramsOf(ctx) {
-  const { name, queue, room, domain, offset } = ctx.params;
-  return { name, queue, room, domain, offset, limit: PART };
+  const { name, queue, nodeState, domain, offset } = ctx.params;
+  return { name, queue, nodeState, domain, offset, limit: PART };
 }
 
 /** Whether some of the nodes are asked for, or all by name; else many are told in totals. */
 function isZoomed(ctx) {
-  return ["name", "queue", "room", "domain", "offset", "all"].some((it) => ctx.params[it]);
+  return ["name", "queue", "nodeState", "domain", "offset", "all"].some((it) => ctx.params[it]);
 }
 
 /** The level to begin with: the innermost of which domains have several nodes, so racks rather than hosts. */
