@@ -81,7 +81,23 @@ PARTS: Final[dict[str, Part]] = {
     ),
 }
 
-ARGUED: Final[dict[tuple[str, str], str]] = {}
+_RECLAIM: Final = f"{POLICY}/proportion/reclaim.py"
+ARGUED: Final[dict[tuple[str, str], str]] = {
+    (_RECLAIM, "above, begin, end = -1, 0, len(tree): 1 -> 2"): (
+        "rows begin at 0: a search for the row after -2 finds the same place"
+    ),
+    (_RECLAIM, "if skipped < len(job.path):: < -> <="): "no queue is left of a path to cover at",
+    (_RECLAIM, "amounts[at] > 0 and has[at] - amounts[at] < covered[at]: > -> >="): (
+        "a queue has what is covered: units that would take of it are refused"
+    ),
+    (
+        _RECLAIM,
+        (
+            "sets = [0] * len(units) if units.alternative is None else"
+            " units.alternative.tolist(): 0 -> 1"
+        ),
+    ): "the one alternative is the same one, whatever its number",
+}
 """Survivors that mean nothing, by file and change (``before -> after``, with its line's text)."""
 
 

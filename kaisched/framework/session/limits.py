@@ -184,7 +184,7 @@ def is_spent(session: Session, action: str) -> bool:
     if may_evict(session, 1):
         return False
     jobs = session.jobs
-    waits = ((jobs.pending > 0) & (jobs.refusal == 0)).nonzero()[0]
+    waits = (jobs.refusal == 0).nonzero()[0]
     code = _FULL if is_full(session) else _CODE
     session.outcome.note_claims(action, waits, np.full(len(waits), code))
     return True
@@ -219,11 +219,9 @@ def limited_jobs(queues: QueueTable, jobs: JobTable) -> tuple[RowVec, FloatVec]:
 
 
 def limiting_queue(queues: QueueTable, jobs: JobTable, job: int) -> str:
-    """Return the name of the queue whose limit holds for a job: the topmost with that limit."""
-    limit_s = queues.max_run_time_s
-    queue = int(jobs.queue_of_job[job])
-    if limit_s is None or queue < 0:
-        return ""
+    """Return the name of the queue whose limit holds for a limited job: the topmost with it."""
+    limit_s, queue = queues.max_run_time_s, int(jobs.queue_of_job[job])
+    assert limit_s is not None  # a limit holds
     row = np.array([job])
     of_queue = limit_s[int(jobs.is_preemptible[job]), int(jobs.workload_of(row)[0])]
     parent = int(queues.tree.parent_of_queue[queue])

@@ -1,8 +1,9 @@
 """Proportion: what quotas cover, at every queue of a path and pod by pod (R32)."""
 
+import numpy as np
 import pytest
 
-from kaisched import GPU, TaskState
+from kaisched import GPU, UNLIMITED, TaskState
 from kaisched.engine.policy import default_policy
 from kaisched.framework.cycle import run_cycle
 from kaisched.framework.memory import Memory
@@ -10,7 +11,7 @@ from kaisched.testing import ClusterBuilder
 from kaisched.testing.builder import Group, Job, Task, add_job
 from kaisched_plugins.proportion.reclaim import Bounds, in_quota
 from kaisched_plugins.proportion.standing import Standing
-from kaisched_plugins.proportion.tests.reclaim_world import NOT_OVER, UNDER, World
+from kaisched_plugins.proportion.tests.reclaim_world import NOT_OVER, UNDER, World, amounts
 
 
 def covered(world, top):
@@ -97,3 +98,15 @@ def test_of_a_job_of_unlike_pods_those_are_covered_that_fit(quota, evicted):
     add_job(store, Job("v", "e", (pod("v-0", 1, "n1"),), root=Group("default", 1)))
     result, _ = run_cycle(store.snapshot(), None, default_policy(), 1.0, Memory())
     assert {move.pod for move in result.evictions} == {f"default/{name}" for name in evicted}
+
+
+@pytest.mark.parametrize(
+    ("gpus", "cpu", "held", "is_guaranteed"),
+    [(2, 0, 0, True), (2, 0, 1, False), (0, 500, 0, False), (1, 500, 1, True)],
+)
+def test_a_request_is_guaranteed_within_a_quota_of_its_resources(gpus, cpu, held, is_guaranteed):
+    """The quota is 2 GPUs; CPUs have none, so that a request for CPUs alone has no guarantee."""
+    world = World({"a": {"deserved": 2, "cpu_deserved": UNLIMITED, "held": held}})
+    job = np.array([world.job("a")])
+    said = world.plugin.is_guaranteed(world.session, job, amounts(gpus, cpu)[:, None])
+    assert said.tolist() == [is_guaranteed]
