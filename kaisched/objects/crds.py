@@ -8,6 +8,8 @@ the decoder accepts, except absurdly long texts, lists and maps: a server comput
 rule from these bounds.
 
 Group, version, plural and scope are KAI-Scheduler's, so that its objects and tools need not change.
+A schema has no defaults: a server would write them into stored objects, and a scheduler of an older
+version refuses a key that it does not know.
 """
 
 from __future__ import annotations
@@ -90,7 +92,6 @@ QUANTITY: Final = rf"^([+]?{_NUMBER}|-(0+(\.0*)?|\.0+))([eE][-+]?[0-9]+|[numkMGT
 """A text that the parser of amounts reads; below zero there is none."""
 _UNITS: Final = ("y", "w", "d", "h", "m", "s", "ms", "(us|µs|\u03bcs)", "ns")
 _STEPS: Final = "".join(f"({_NUMBER}{unit})?" for unit in _UNITS)
-_NOTHING: Final = (None, msgspec.NODEFAULT, "")
 
 
 def gap(below: float, above: float) -> Schema:
@@ -183,10 +184,7 @@ def _object(info: Any, rules: Rules) -> Schema:
     added = rules.get(info.cls, {})
     properties = {}
     for field in info.fields:
-        schema = {**_schema(field.type, rules), **added.get(field.name, {})}
-        if not any(field.default is nothing for nothing in _NOTHING) and _is_plain(field.default):
-            schema["default"] = field.default
-        properties[field.encode_name] = schema
+        properties[field.encode_name] = _schema(field.type, rules) | added.get(field.name, {})
     required = [field.encode_name for field in info.fields if field.required]
     return {
         "type": "object",
@@ -194,10 +192,6 @@ def _object(info: Any, rules: Rules) -> Schema:
         **({"required": required} if required else {}),
         **added.get("", {}),
     }
-
-
-def _is_plain(default: object) -> bool:
-    return isinstance(default, str | int | float)
 
 
 _PLAIN: Final[Mapping[type, Schema]] = {

@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 
 SKEW_FAIL_S: Final = 60.0
 _ANONYMOUS: Final = "system:anonymous"
-_APPLY: Final = "kaisched config crds | kubectl apply --server-side -f -"
+_APPLY: Final = "kaisched config crds | kubectl apply --server-side --force-conflicts -f -"
 
 
 def reachable(visit: Visit) -> Iterator[Finding]:
@@ -295,8 +295,8 @@ QUEUE_USE: Final = ("cron-jobs", "labels", "pod-groups", "pods", "workloads")
 """The policies that ask who may use a queue, each with a binding, named ``kaisched-queue-use-`` and
 this."""
 _QUEUE_USE_FIX: Final = (
-    "helm upgrade --reuse-values --set queueUsePolicy.create=true, or with kustomize add"
-    " components/queue-use; then grant users the verb use on the queue"
+    "helm upgrade --reset-then-reuse-values --set queueUsePolicy.create=true, or with kustomize"
+    " add components/queue-use; then grant users the verb use on the queue"
 )
 
 

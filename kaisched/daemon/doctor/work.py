@@ -519,7 +519,7 @@ _NO_DEVICES: Final = (
     " ConsumableShares), and switch DRAConsumableCapacity on where Kubernetes is older than 1.36"
 )
 _NO_POLICY: Final = (
-    "helm upgrade --reuse-values --set gpuClaims.create=true, or with kustomize add"
+    "helm upgrade --reset-then-reuse-values --set gpuClaims.create=true, or with kustomize add"
     " components/gpu-claims; or write the claim into every such pod"
 )
 

@@ -154,7 +154,7 @@ def test_kinds_that_are_not_there_are_named():
     assert (
         kind.text == "queues.scheduling.run.ai is not served: nothing is scheduled without queues"
     )
-    assert kind.fix == "kaisched config crds | kubectl apply --server-side -f -"
+    assert kind.fix == "kaisched config crds | kubectl apply --server-side --force-conflicts -f -"
     assert of(findings, "kind Topology")[0].level == "warn"
 
 
