@@ -24,6 +24,9 @@ def options():
     parser.add_argument(
         "--slow-evictions", action="store_true", help="answer each after 0.2 to 3 s all the time"
     )
+    parser.add_argument(
+        "--hostile", action="store_true", help="with a tenant who means no good among the users"
+    )
     parser.add_argument("--logs", type=Path, help="folder for the logs of the replicas")
     return parser.parse_args()
 
@@ -44,7 +47,7 @@ def main():
         folder = asked.logs or Path(kept)
         folder.mkdir(parents=True, exist_ok=True)
         size = SMALL if asked.short else LARGE
-        run = Run(here, folder, seed, size, is_fixed=asked.short, say=say)
+        run = Run(here, folder, seed, size, is_fixed=asked.short, is_hostile=asked.hostile, say=say)
         try:
             run.start()
             run.play(asked.minutes * 60)

@@ -20,6 +20,7 @@ _FACTORS = {
     "M": Decimal(10**6),
     "G": Decimal(10**9),
     "T": Decimal(10**12),
+    "E": Decimal(10**18),
     "Ki": Decimal(2**10),
     "Mi": Decimal(2**20),
     "Gi": Decimal(2**30),
@@ -40,7 +41,7 @@ def job_of(name):
 
 def amount(text):
     """Read a quantity as the churn writes it; one beyond all numbers, of others, is endless."""
-    digits = str(text).rstrip("KMGTikm")
+    digits = str(text).rstrip("KMGTEikm")
     try:
         return Decimal(digits) * _FACTORS[str(text)[len(digits) :]]
     except Overflow:

@@ -16,6 +16,7 @@ from tests.chaos.objects import GPUS, NAMESPACE, TREE, insist, make_node, queue,
 from tests.chaos.replicas import Replicas
 from tests.chaos.soak import Soak
 from tests.chaos.stage import asking_of
+from tests.chaos.tenants import Tenant
 from tests.chaos.watching import KINDS, Sorter, Stream
 from tests.chaos.world import World
 from tests.pulse import Pulse
@@ -34,8 +35,8 @@ SPELL_S = 600.0
 """Between two quiet moments of a long run."""
 REST = ("pods", "nodes", "podgroups", "queues")
 LISTED = (
-    f"/api/v1/namespaces/{NAMESPACE}/pods",
-    f"/apis/scheduling.run.ai/v2alpha2/namespaces/{NAMESPACE}/podgroups",
+    "/api/v1/pods",
+    "/apis/scheduling.run.ai/v2alpha2/podgroups",
     "/apis/scheduling.run.ai/v2/queues",
 )
 LONG_S = 1800.0
@@ -65,7 +66,7 @@ SMALL = Size(12, load=(1.0, 2.2), run_s=(10.0, 60.0), gang=8)
 
 
 class Run:
-    def __init__(self, stage, folder, seed, size, *, is_fixed, say=print):
+    def __init__(self, stage, folder, seed, size, *, is_fixed, is_hostile=False, say=print):
         self.stage, self.size, self.seed, self.say = stage, size, seed, say
         self.outages, self.world = Outages(), World()
         self._pulse = Pulse(self.outages.add).start()
@@ -75,6 +76,8 @@ class Run:
         self.asking = asking_of(stage)
         self._end = threading.Event()
         self._folder, self._chance, self._is_fixed = folder, random.Random(seed), is_fixed
+        self._is_hostile = is_hostile
+        self.tenant = None
         self.quiet_moments = 0
         self._errors = []
         threading.excepthook = lambda it: self._errors.append(it.exc_value)
@@ -119,6 +122,10 @@ class Run:
                 "\n".join(["nobody leads after three minutes", *self.replicas.last_words()])
             )
         self.churn.start()
+        if self._is_hostile:
+            chance = random.Random(self._chance.random())
+            self.tenant = Tenant(self.asking, self.world, chance, self._end)
+            self.tenant.start()
         self.soak.start()
 
     def _faults(self, before=(), *, is_gentle=False):
@@ -158,7 +165,7 @@ class Run:
             is_middle = 0.25 <= (passed_s + spell_s / 2) / seconds < 0.75
             is_gentle = is_middle and seconds >= LONG_S
             self.faults = self._faults(self.faults.done, is_gentle=is_gentle)
-            self.churn.is_making, self.kubelet.is_holding = True, False
+            self._be_busy(is_busy=True)
             self.faults.start()
             self._pass(spell_s)
             self.faults.stop()
@@ -211,7 +218,7 @@ class Run:
 
     def _be_quiet(self):
         """Let nothing come or end for a while, then look for what waits though it could run."""
-        self.churn.is_making, self.kubelet.is_holding = False, True
+        self._be_busy(is_busy=False)
         self._pass(QUIET_S)
         self._until_led()
         self._until_calm()
@@ -224,6 +231,11 @@ class Run:
         self._until_calm()
         self._look()
         self.quiet_moments += 1
+
+    def _be_busy(self, *, is_busy):
+        self.churn.is_making, self.kubelet.is_holding = is_busy, not is_busy
+        if self.tenant is not None:
+            self.tenant.is_making = is_busy
 
     def _until_led(self):
         """Wait until somebody has led for a while: a machine that is busy may lose a lease.

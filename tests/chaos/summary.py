@@ -18,6 +18,11 @@ def told(run):
             f" {run.sorter.late} out of order"
         ),
         "jobs: " + ", ".join(f"{much} {name}" for name, much in run.churn.made.items()),
+        *(
+            ["hostile: " + ", ".join(f"{much} {name}" for name, much in run.tenant.made.items())]
+            if run.tenant is not None
+            else []
+        ),
         (
             f"binds {counts['binds']}, evictions {counts['evictions']},"
             f" binds of an earlier epoch {counts['binds of an earlier epoch']}"
