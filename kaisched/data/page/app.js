@@ -158,7 +158,7 @@ function frame() {
 }
 
 function side() {
-  return h("div", { class: "side" },
+  return h("header", { class: "side" },
     h("a", { class: "brand", href: "#/overview" },
       h("img", { src: "/page/icon.svg", alt: "", width: 24, height: 24 }), "kaisched"),
     h("nav", { "aria-label": "Views" }, offered().map((it) =>

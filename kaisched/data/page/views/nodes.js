@@ -204,7 +204,7 @@ function detail(it, colours, ctx) {
       h("p", {}, badge(it.ready ? "good" : "bad", it.ready ? "ready" : "not ready"), " ",
         !it.schedulable && badge("wait", "unschedulable"), " ", h("span", { class: "muted" }, `free: ${free.join(", ")}`)),
       rows.length ? table("Who holds it", [{ title: "Job" }, { title: "Queue" }, { title: "Pods", number: true },
-        { title: "GPUs", number: true }, { title: "Devices" }, { title: "" }], rows) : empty("Nobody holds room here", ""),
+        { title: "GPUs", number: true }, { title: "Devices" }, { title: "State" }], rows) : empty("Nobody holds room here", ""),
       instances.length > 0 && h("p", { class: "muted" }, instances.join(", ")),
       it.promised.length > 0 && h("p", {}, "Promised to ",
         it.promised.map((of, at) => [at > 0 && ", ", jobLink(of)]))));

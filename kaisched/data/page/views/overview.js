@@ -85,7 +85,7 @@ function lastHours(data) {
   const number = (title) => ({ title, number: true });
   return section("The last hours", `${duration(week.seenSeconds)} of a week seen`,
     hours.length > 1 && columns(hours),
-    table("The last day and week", [{ title: "" }, number("This hour"), number("Day"), number("Week")], rows));
+    table("The last day and week", [{ title: "Measure" }, number("This hour"), number("Day"), number("Week")], rows));
 }
 
 const TALL = 90;
