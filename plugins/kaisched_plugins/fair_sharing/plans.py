@@ -504,7 +504,7 @@ def set_codes(
     holdings: Holdings,
     claim: Claim,
     units: Units,
-    lines: Lines,
+    lines: Lines | None,
 ) -> CodeVec:
     """Return ``(V,)`` why units may not go for a claim along with the others of their set.
 
@@ -545,7 +545,7 @@ class _Gate:
         holdings: Holdings,
         claim: Claim,
         incoming: Work,
-        lines: Lines,
+        lines: Lines | None,
     ) -> None:
         self._lines = lines
         self._holdings = holdings
@@ -588,8 +588,8 @@ class _Gate:
 
     def _started(self, queue: int) -> Ask:
         """Return what the cycle has started of another queue: it goes first, and cannot go."""
-        started = self._lines.started
-        return () if started is None or queue == self._incoming.queue else started.of(queue)
+        is_own = queue == self._incoming.queue
+        return () if self._lines is None or is_own else self._lines.started_of(queue)
 
     def _refusal(self, work: Work, first: Mapping[int, int]) -> int:
         """Return why the claim is not entitled to a work after those before it, or 0."""
@@ -605,7 +605,8 @@ class _Gate:
         if FINAL in self._strategies and share <= self._share_without(theirs, work, work.ask):
             return 0
         if INITIAL in self._strategies:
-            ahead = self._lines.ahead(work.queue, first[work.row], set(first.values()))
+            chosen = set(first.values())
+            ahead = self._lines.ahead(work.queue, first[work.row], chosen) if self._lines else ()
             if share < self._share_without(theirs, work, ahead):
                 return 0
         return int(self._higher)
