@@ -47,6 +47,7 @@ _MORE: Final = 2
 """In the first pass so many times as many units are named as quotas need, for nodes' sake ..."""
 _SOME: Final = 16
 """... and so many more."""
+_RANKS: Final = "fair-sharing.ranks"
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,11 +110,26 @@ def victim_columns(
     session: Session, table: Table, units: Units, rows: RowVec, rules: Rules
 ) -> list[Any]:
     """Return the key columns of F12 and F33 for ``numpy.lexsort``, the most important last."""
-    jobs, job = session.jobs, units.job[rows]
-    since = since_of(session, job)
+    job = units.job[rows]
+    since, priority = _ranks(session)
     size = _sizes(table, units, rows) if rules.by_size else None
-    usage = None if rules.usage is None else rules.usage[jobs.queue_of_job[job]]
-    return line_columns(since, jobs.priority[job], size, usage)
+    usage = None if rules.usage is None else rules.usage[session.jobs.queue_of_job[job]]
+    return line_columns(since[job], priority[job], size, usage)
+
+
+def _ranks(session: Session) -> tuple[IntVec, IntVec]:
+    """Return ranks of jobs from 1 on, by start, the last first, and by priority.
+
+    numpy sorts numbers of one or two bytes in linear time.
+    """
+    known: tuple[IntVec, IntVec] | None = session.found.get(_RANKS)
+    if known is None:
+        jobs = session.jobs
+        columns = -since_of(session, np.arange(len(jobs.name))), jobs.priority
+        ranks = [np.unique(column, return_inverse=True)[1] + 1 for column in columns]
+        since, priority = (each.astype(np.min_scalar_type(each.max(initial=0))) for each in ranks)
+        known = session.found[_RANKS] = since, priority
+    return known
 
 
 def since_of(session: Session, job: RowVec) -> FloatVec:
@@ -158,8 +174,8 @@ def allowed(
 
 def _sizes(table: Table, units: Units, rows: RowVec) -> FloatVec:
     """``(K,)`` the part of each of its dominant resource; a core is no smaller than its pods."""
-    amounts = by_resource(table.quotas, units.amounts[:, rows])
-    whole = np.maximum(table.quotas.lendable[:, units.queue[rows]], 1)
+    amounts = by_resource(table.quotas, units.amounts.take(rows, axis=1))
+    whole = np.maximum(table.quotas.lendable, 1).take(units.queue[rows], axis=1)
     part: FloatVec = (amounts / whole).max(axis=0, initial=0.0)
     cores: dict[int, float] = {}
     if not units.is_core[rows].all():
@@ -315,8 +331,9 @@ def _rows_in_line(
     """
     rows = allowed(session, table, holdings, incoming, units, lacks, rules)
     rows = rows[units.job[rows] != claim.job]  # its own pods are not in its way
-    columns = [*victim_columns(session, table, units, rows, rules), units.queue[rows]]
-    columns[0] = np.where(rows < running, columns[0], -np.inf)
+    queue = units.queue[rows].astype(np.min_scalar_type(len(table.root)))
+    columns = [*victim_columns(session, table, units, rows, rules), queue]
+    columns[0][rows >= running] = 0
     found: RowVec = rows[np.lexsort(columns)]
     return found
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from heapq import heapify, heappop, heapreplace
+from heapq import heapify, heappop, heappush, heapreplace
 from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
@@ -81,18 +81,18 @@ def may_take(policy: str, taker: Work, priority: IntVec, created_s: FloatVec) ->
 
 
 def line_columns(
-    since_s: FloatVec, priority: IntVec, size: FloatVec | None, usage: FloatVec | None
-) -> list[IntVec | FloatVec]:
+    since: FloatVec | IntVec, priority: IntVec, size: FloatVec | None, usage: FloatVec | None
+) -> list[Any]:
     """Return the keys of victims of a queue for ``numpy.lexsort``, the most important last.
 
     Args:
-        since_s: since when they hold what they hold.
+        since: since when they hold what they hold, the last the lowest.
         priority: the lowest goes first.
         size: the smallest goes first (F12); None where sizes do not count.
         usage: what their queues used lately, for queues of one pool (F33); None without pools.
 
     """
-    columns = (-since_s, size, priority, None if usage is None else -usage)
+    columns = (since, size, priority, None if usage is None else -usage)
     return [column for column in columns if column is not None]
 
 
@@ -254,6 +254,7 @@ class Walk:
         self._lines = lines
         self._keys = dict(keys or {})
         self._at = dict.fromkeys(lines, 0)
+        """How many victims of each line have had their turn."""
         self._stamp: dict[int, int] = {}
         self._heaps: dict[int, list[tuple[Any, ...]]] = {}
         self._root = holdings.rows.path(taker)[-1]
@@ -274,7 +275,7 @@ class Walk:
         node = self._root
         while True:
             child = self._highest(node)
-            if child in self._lines:
+            if child in self._at:
                 return child
             if child >= 0:
                 node = child
@@ -309,8 +310,7 @@ class Walk:
                 if heap and heap[0][-1] == node:
                     heapreplace(heap, entry)
                 else:
-                    heap.append(entry)
-                    heapify(heap)
+                    heappush(heap, entry)
 
     def _highest(self, node: int) -> int:
         """Return the child with the highest share; those that no longer count are left out."""
@@ -329,7 +329,7 @@ class Walk:
         return -1
 
     def _counts(self, child: int) -> bool:
-        if child in self._lines:
+        if child in self._at:
             if self.head(child) is None:
                 self.drop(child)
                 return False
@@ -343,7 +343,7 @@ class Walk:
 
     def _entries(self, queues: list[int]) -> list[tuple[Any, ...]]:
         """Return what siblings are compared by, and what tells an entry that is out of date."""
-        lines, keys, stamp = self._lines, self._keys, self._stamp
+        leaves, keys, stamp = self._at, self._keys, self._stamp
         for queue in queues:
             if queue not in keys:
                 keys[queue] = self._key(queue)
@@ -352,7 +352,7 @@ class Walk:
             (
                 not share.is_infinite,
                 -share.exact,
-                queue in lines,
+                queue in leaves,
                 keys[queue],
                 stamp.get(queue, 0),
                 queue,
@@ -363,7 +363,7 @@ class Walk:
     def _key(self, queue: int) -> Key:
         """Return what decides between equal shares: of inner queues the row, else the victim."""
         head = self.head(queue)
-        if queue not in self._lines or head is None:
+        if head is None:
             return (-queue,)
         return victim_key(self._holdings.rows, self._taker, head, by_size=self._by_size)
 
