@@ -499,7 +499,7 @@ class _Attempt:
         enough = self._are_open(places, bits)
         for future, count in self._needs:
             node, place, _ = self._list.pods.by_node([])
-            use = np.isin(place, places)
+            use = self._list.pods.is_among(places).take(place)
             if future.allowed is not None:
                 use &= future.allowed[node]
             rows = np.unique(node[use])
@@ -533,7 +533,8 @@ class _Attempt:
         capacity, asked = self._session.capacity, future.asked
         by_card = capacity.is_by_card(future.shape)
         node, place, held = self._list.pods.by_node([at for at, _ in asked])
-        entry = np.flatnonzero(np.isin(node, rows) & np.isin(place, places))
+        entry = np.flatnonzero(self._list.pods.is_among(places).take(place))
+        entry = entry[np.isin(node[entry], rows)]
         column = np.full(len(self._rank), -1)
         column[places] = np.arange(len(places))
         column, row = column[place[entry]], np.searchsorted(rows, node[entry])

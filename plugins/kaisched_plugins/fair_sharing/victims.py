@@ -347,7 +347,7 @@ class Lines(Mapping[int, Sequence[Work]]):
         """Part ``rows``, which are by queue; those beyond ``running`` the cycle has started."""
         self._session = session
         self._rules = rules
-        self.units = units
+        self._units = units
         self._running = running
         self._rows = rows
         starts = np.flatnonzero(np.diff(units.queue[rows], prepend=-1))
@@ -374,12 +374,12 @@ class Lines(Mapping[int, Sequence[Work]]):
 
     def work(self, row: int) -> Work:
         """Return a unit as work that holds."""
-        work = work_of(self._session, self._rules, self.units, row)
+        work = work_of(self._session, self._rules, self._units, row)
         return work if row < self._running else work._replace(since_s=np.inf)
 
     def first_keys(self, quotas: Rows, taker: int) -> dict[int, Key]:
         """Return :func:`victim_key` of the first victim of each queue."""
-        jobs, rows, units = self._session.jobs, self._first, self.units
+        jobs, rows, units = self._session.jobs, self._first, self._units
         job, queue = units.job[rows], units.queue[rows].tolist()
         since = np.where(rows < self._running, since_of(self._session, job), np.inf)
         sizes: list[int] = [0] * len(rows)
@@ -403,9 +403,9 @@ class Lines(Mapping[int, Sequence[Work]]):
 
     def started_of(self, queue: int) -> Ask:
         """Return what the cycle has started of a queue, whether it may go or not."""
-        rows = np.arange(self._running, len(self.units))
-        rows = rows[self.units.queue[rows] == queue]
-        return some_of(self.units.amounts[:, rows].sum(axis=1)) if rows.size else ()
+        rows = np.arange(self._running, len(self._units))
+        rows = rows[self._units.queue[rows] == queue]
+        return some_of(self._units.amounts[:, rows].sum(axis=1)) if rows.size else ()
 
     def ahead(self, queue: int, first: int, chosen: AbstractSet[int]) -> Ask:
         """Return what the units of a queue hold that go before one, but for those chosen.
@@ -414,7 +414,7 @@ class Lines(Mapping[int, Sequence[Work]]):
         """
         if queue not in self:
             return ()
-        rows, tasks = self[queue].rows, self.units.tasks
+        rows, tasks = self[queue].rows, self._units.tasks
         places = self._places.get(queue)
         if places is None:
             numbered = enumerate(rows.tolist())
@@ -425,7 +425,7 @@ class Lines(Mapping[int, Sequence[Work]]):
             for task, at in places.items()
             if at < places.get(first, 0) and task not in chosen
         ]
-        return some_of(self.units.amounts[:, ahead].sum(axis=1))
+        return some_of(self._units.amounts[:, ahead].sum(axis=1))
 
 
 class _Line(Sequence[Work]):

@@ -255,6 +255,7 @@ class Walk:
         self._keys = dict(keys or {})
         self._at = dict.fromkeys(lines, 0)
         """How many victims of each line have had their turn."""
+        self._heads: dict[int, Work | None] = {}
         self._stamp: dict[int, int] = {}
         self._heaps: dict[int, list[tuple[Any, ...]]] = {}
         self._root = holdings.rows.path(taker)[-1]
@@ -287,12 +288,15 @@ class Walk:
 
     def head(self, queue: int) -> Work | None:
         """Return the next victim of a queue."""
-        line, at = self._lines.get(queue, ()), self._at.get(queue, 0)
-        return line[at] if at < len(line) else None
+        if queue not in self._heads:
+            line, at = self._lines.get(queue, ()), self._at.get(queue, 0)
+            self._heads[queue] = line[at] if at < len(line) else None
+        return self._heads[queue]
 
     def step(self, queue: int) -> None:
         """Go on to the next victim of a queue."""
         self._at[queue] += 1
+        self._heads.pop(queue, None)
         self._keys.pop(queue, None)
 
     def drop(self, queue: int) -> None:
