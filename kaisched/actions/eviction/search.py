@@ -226,8 +226,10 @@ class _Attempt:
         self._order, self._left_out = self._in_order()
         self._rank = np.full(len(victim_list.victims), -1, np.int64)
         self._rank[self._order] = np.arange(len(self._order))
-        self._turn = victim_list.turn if moving is None else np.zeros_like(self._rank)
-        """``(V,)`` whose turn it is to give; those that move lose no share."""
+        has_turns = moving is None and not self._is_by_policy
+        self._turn = victim_list.turn if has_turns else np.zeros_like(self._rank)
+        """``(V,)`` whose turn it is to give; those that move lose no share, and a policy says who
+        goes first."""
 
     def _in_order(self) -> tuple[RowVec, int]:
         """Return the places of the units, the first to go first, and why others are left out."""
@@ -332,18 +334,18 @@ class _Attempt:
         They are sorted by node, and on a node in the order in which units would go.
         """
         node, place, held = self._list.pods.by_node([at for at, _ in future.asked])
-        use = self._rank[place] >= 0
+        use = self._rank.take(place) >= 0
         if future.is_plain:  # what frees nothing that is lacking does not help
             count = max(count for each, count in self._needs if each is future)
             lack = self._session.capacity.without().lack(future.asked, np.full(1, count))
-            use &= ((held > 0) & (lack[:, node] > 0)).any(axis=0)
+            use &= np.logical_or.reduce((held > 0) & (lack.take(node, axis=1) > 0), axis=0)
         if future.allowed is not None:
-            use &= future.allowed[node]
-        node, place, held = node[use], place[use], held[:, use]
+            use &= future.allowed.take(node)
+        at = use.nonzero()[0]
         if self._order is not self._list.places:
-            order = np.lexsort((self._rank[place], node))
-            node, place, held = node[order], place[order], held[:, order]
-        return node, place, held
+            key = node.take(at) * len(self._rank) + self._rank.take(place.take(at))
+            at = at[key.argsort(kind="stable")]
+        return node.take(at), place.take(at), held.take(at, axis=1)
 
     def _by_node(self, future: Future) -> Iterator[RowVec]:
         """Yield the units on each node that could have room for a pod more, by what they cost."""
@@ -497,7 +499,7 @@ class _Attempt:
         enough = self._are_open(places, bits)
         for future, count in self._needs:
             node, place, _ = self._list.pods.by_node([])
-            use = np.isin(place, places)
+            use = self._list.pods.is_among(places).take(place)
             if future.allowed is not None:
                 use &= future.allowed[node]
             rows = np.unique(node[use])
@@ -531,7 +533,8 @@ class _Attempt:
         capacity, asked = self._session.capacity, future.asked
         by_card = capacity.is_by_card(future.shape)
         node, place, held = self._list.pods.by_node([at for at, _ in asked])
-        entry = np.flatnonzero(np.isin(node, rows) & np.isin(place, places))
+        entry = np.flatnonzero(self._list.pods.is_among(places).take(place))
+        entry = entry[np.isin(node[entry], rows)]
         column = np.full(len(self._rank), -1)
         column[places] = np.arange(len(places))
         column, row = column[place[entry]], np.searchsorted(rows, node[entry])
@@ -1174,6 +1177,5 @@ def _enough(node: RowVec, held: Amounts, lack: Amounts) -> RowVec:
     is_enough: BoolVec = np.logical_and.reduce(freed >= lack.repeat(lengths, axis=1), axis=0)
     is_enough[starts + lengths - 1] = True
     at = np.flatnonzero(is_enough)
-    _, first = np.unique(node[at], return_index=True)
-    found: RowVec = at[first]
+    found: RowVec = at[np.diff(node[at], prepend=-1) > 0]
     return found

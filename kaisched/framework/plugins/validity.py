@@ -153,7 +153,7 @@ def order_fault(order: Any, asked: Asked) -> str:
     rows, code = order
     if fault := vector_fault(rows, "answered rows that are not a vector of rows"):
         return fault
-    if rows.size and (rows.min() < 0 or rows.max() >= count or len(np.unique(rows)) < len(rows)):
+    if rows.size and (rows.min() < 0 or rows.max() >= count or np.bincount(rows).max() > 1):
         return "answered rows that are not distinct units"
     return code_fault(np.array([code], np.int64), 1)
 

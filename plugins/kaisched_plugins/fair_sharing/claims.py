@@ -8,6 +8,7 @@ itself; without, one that holds more than its quota of what the claim lacks.
 
 from __future__ import annotations
 
+from heapq import nlargest
 from itertools import pairwise
 
 import numpy as np
@@ -115,13 +116,8 @@ class _Gate:
         """Return the two children that borrow the most by their share, with their rows."""
         known = self._best.get(parent)
         if known is None:
-            terms = [
-                (child, self._holdings.terms(child))
-                for child in self._holdings.rows.children[parent]
-            ]
-            shares = [(it.share, child) for child, it in terms if it.is_borrowing]
-            shares.sort(key=lambda it: it[0], reverse=True)
-            known = self._best[parent] = tuple(shares[:2])
+            some = self._holdings.borrowers(self._holdings.rows.children[parent])
+            known = self._best[parent] = tuple(nlargest(2, some, key=lambda it: it[0]))
         return known
 
     def _may_borrow_for(self, queue: int, ask: Ask) -> bool:

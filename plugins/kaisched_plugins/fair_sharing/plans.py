@@ -204,33 +204,38 @@ def returning(
     holdings: Holdings,
     claim: Claim,
     incoming: Work,
-    victims: Sequence[Work],
     units: Units,
 ) -> Work | None:
     """Return a victim that would take the place of a claim back; ``holdings`` lost the victims."""
-    if all(work.queue == incoming.queue for work in victims):
+    is_own = units.queue == incoming.queue
+    if is_own.all():
         return None
+    by_row, jobs = table.by_row(session, units), units.job.tolist()
     after = holdings.copy()
     after.add(incoming.queue, incoming.ask)
     free = free_on_nodes(session) - claim.ask
-    back = [(work, units.amounts[:, work.row]) for work in reversed(victims)]
-    mates = [each for each in back if each[0].queue == incoming.queue]
+    mates = []
+    for row in np.flatnonzero(is_own)[::-1].tolist():
+        work = work_of(session, rules, by_row, row)
+        work = work._replace(standing=standing(session, jobs[row]))
+        mates.append((work, units.amounts[:, row]))
     mates += _mates(session, table, rules, claim, free)
     mates.sort(key=lambda each: turn(each[0]))
     line, left = [(incoming, claim.ask)], []
-    foreign = [each for each in back if each[0].queue != incoming.queue]
-    for each in (*mates, *foreign):
-        work, amounts = each
-        is_mate = work.queue == incoming.queue
-        if (amounts <= free).all() and after.fits(work.queue, work.ask):
-            after.add(work.queue, work.ask)
-            free = free - amounts
-            if is_mate:
-                line.append(each)
-        elif not is_mate:
-            left.append(each)
+    for each in mates:
+        if _fits(after, each, free):
+            after.add(each[0].queue, each[0].ask)
+            free = free - each[1]
+            line.append(each)
     if len(line) == 1:  # without more in the queue of the claim nothing has changed for them
         return None
+    for row in np.flatnonzero(~is_own)[::-1].tolist():
+        each = work_of(session, rules, by_row, row), units.amounts[:, row]
+        if _fits(after, each, free):
+            after.add(each[0].queue, each[0].ask)
+            free = free - each[1]
+        else:
+            left.append(each)
     taking = _Taking(session, rules, after, free)
     return next((each[0] for each in left if taking.takes(each, line)), None)
 
@@ -347,7 +352,6 @@ def undone(
     holdings: Holdings,
     claim: Claim,
     incoming: Work,
-    victims: Sequence[Work],
     units: Units,
 ) -> int:
     """Return why a plan would be undone at once, or 0; ``holdings`` lost the victims.
@@ -359,7 +363,7 @@ def undone(
     is_open = table.is_on[claim.queue] and session.jobs.is_preemptible[claim.job]
     if incoming.is_high or not is_open or table.flavors is not None:
         return 0
-    if returning(session, table, rules, holdings, claim, incoming, victims, units):
+    if returning(session, table, rules, holdings, claim, incoming, units):
         return int(refusals.COMES_BACK)
     if overtaken_by(session, table, rules, holdings, claim, incoming):
         return int(refusals.OVERTAKEN)
@@ -504,7 +508,7 @@ def set_codes(
     holdings: Holdings,
     claim: Claim,
     units: Units,
-    lines: Lines,
+    lines: Lines | None,
 ) -> CodeVec:
     """Return ``(V,)`` why units may not go for a claim along with the others of their set.
 
@@ -545,7 +549,7 @@ class _Gate:
         holdings: Holdings,
         claim: Claim,
         incoming: Work,
-        lines: Lines,
+        lines: Lines | None,
     ) -> None:
         self._lines = lines
         self._holdings = holdings
@@ -588,8 +592,8 @@ class _Gate:
 
     def _started(self, queue: int) -> Ask:
         """Return what the cycle has started of another queue: it goes first, and cannot go."""
-        started = self._lines.started
-        return () if started is None or queue == self._incoming.queue else started.of(queue)
+        is_own = queue == self._incoming.queue
+        return () if self._lines is None or is_own else self._lines.started_of(queue)
 
     def _refusal(self, work: Work, first: Mapping[int, int]) -> int:
         """Return why the claim is not entitled to a work after those before it, or 0."""
@@ -605,7 +609,8 @@ class _Gate:
         if FINAL in self._strategies and share <= self._share_without(theirs, work, work.ask):
             return 0
         if INITIAL in self._strategies:
-            ahead = self._lines.ahead(work.queue, first[work.row], set(first.values()))
+            chosen = set(first.values())
+            ahead = self._lines.ahead(work.queue, first[work.row], chosen) if self._lines else ()
             if share < self._share_without(theirs, work, ahead):
                 return 0
         return int(self._higher)
@@ -625,13 +630,8 @@ def plan_codes(
 
     One refusal is enough: where any of them may not go, there is no such plan.
     """
-    by_row = table.by_row(session, units)
-    works = [
-        work_of(session, rules, by_row, row)._replace(standing=standing(session, job))
-        for row, job in enumerate(units.job.tolist())
-    ]
     incoming = claim_work(session, table, rules, claim)
     incoming = incoming._replace(standing=standing(session, claim.job))
     codes = np.zeros(len(units), np.int16)
-    codes[0] = undone(session, table, rules, holdings, claim, incoming, works, units)
+    codes[0] = undone(session, table, rules, holdings, claim, incoming, units)
     return codes

@@ -174,7 +174,7 @@ class Cycle:
     choices: Choices | None = None
     pools: Pools | None = None
     beside: Beside | None = None
-    lines: Lines = field(default_factory=lambda: Lines({}))
+    lines: Lines | None = None
     """The victims of the claim that was asked about last, by queue."""
     within: set[tuple[str, int]] = field(default_factory=set)
     """The action and job of claims whose present pass lets their queue borrow nothing (F24)."""
@@ -364,7 +364,7 @@ class FairSharing(Plugin):
             rows, code, lines = fair_order(session, table, holdings, claim, units, rules)
             session.state[self.name].lines = lines
             return rows, code
-        session.state[self.name].lines = Lines({})
+        session.state[self.name].lines = None
         order = classical_order(session, table, holdings, claim, units, rules)
         within: set[tuple[str, int]] = session.state[self.name].within
         within.discard((claim.action, claim.job))

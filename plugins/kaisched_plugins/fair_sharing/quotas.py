@@ -5,11 +5,12 @@ Rules F1 to F7 of docs/explanation/fair-sharing.md.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -150,6 +151,8 @@ class Rows:
         self.resource: list[int] = quotas.resource.tolist()
         self.nominal: list[Row] = quotas.nominal.T.tolist()
         self.subtree: list[Row] = quotas.subtree.T.tolist()
+        self.quota = quotas.subtree
+        """The same as columns."""
         self.local: list[Row] = quotas.local.T.tolist()
         self.potential: list[Row] = quotas.potential.T.tolist()
         self.cap: list[Row] = quotas.cap.T.tolist()
@@ -185,58 +188,44 @@ def unlent(subtree: Amounts, lending_limit: Amounts) -> Amounts:
 
 # The share of a queue: what it borrows of what can be lent, in its dominant resource, by weight.
 #
-# Rules F5 to F7 of docs/explanation/fair-sharing.md. Shares are compared exactly. A quotient of
-# whole numbers is rounded to the nearest double, which never turns an order round; so doubles are
-# compared first, and only where they are equal the products across. Numbers of Python have no
-# bound: no product overflows, however large amounts and weights are.
+# Rules F5 to F7 of docs/explanation/fair-sharing.md. Shares are compared exactly. A quotient is a
+# whole number of parts so fine that no two quotients of amounts and weights have the same, and so
+# that its nearest double, and the nearest to what that lacks, are those of the quotient itself.
+# Numbers of Python have no bound: nothing overflows, however large amounts and weights are.
 
 
-class Ratio:
-    """A quotient of whole numbers, compared by products."""
+_FINE: Final = 512
+"""Quotients are counted in parts of 2 to the power of minus so much; numbers have 128 bits."""
 
-    __slots__ = ("of", "part")
 
-    def __init__(self, part: int, of: int) -> None:
-        """Keep the numbers as they are."""
-        self.part = part
-        self.of = of
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Ratio) and self.part * other.of == other.part * self.of
-
-    __hash__ = None  # type: ignore[assignment]
-
-    def __lt__(self, other: Ratio) -> bool:
-        return self.part * other.of < other.part * self.of
-
-    def __le__(self, other: Ratio) -> bool:
-        return self.part * other.of <= other.part * self.of
-
-    def __gt__(self, other: Ratio) -> bool:
-        return self.part * other.of > other.part * self.of
-
-    def __ge__(self, other: Ratio) -> bool:
-        return self.part * other.of >= other.part * self.of
+def quotient(part: int, of: int) -> int:
+    """Return a quotient as it is compared."""
+    return (part << _FINE) // of
 
 
 class Share(NamedTuple):
     """A share as it is compared: infinite ones last, by their quotient before the weight."""
 
     is_infinite: bool
-    near: float
-    exact: Ratio
+    exact: int
+    """As :func:`quotient` returns it."""
+
+    @property
+    def near(self) -> float:
+        """The nearest double."""
+        return self.exact / (1 << _FINE)
 
     def doubles(self) -> tuple[float, float]:
         """Return the nearest double, and the nearest to what it lacks."""
-        rest = Fraction(self.exact.part, self.exact.of) - Fraction(self.near)
-        return self.near, rest.numerator / rest.denominator
+        near = self.near
+        return near, (self.exact - int(math.ldexp(near, _FINE))) / (1 << _FINE)
 
     def text(self) -> str:
         """Return it for people, as a multiple of what can be lent."""
         return "infinite" if self.is_infinite else f"{self.near:.4g}"
 
 
-NOTHING = Share(False, 0.0, Ratio(0, 1))
+NOTHING = Share(False, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,10 +261,9 @@ def terms_of(rows: Rows, queue: int, used: Row) -> Terms:
             best, part, of = resource, over[resource], lendable[resource]
     numerator, denominator = rows.weight[queue]
     if not numerator:
-        share = Share(True, part / of, Ratio(part, of))
+        share = Share(True, quotient(part, of))
     else:
-        part_by, of_by = part * denominator, of * numerator
-        share = Share(False, part_by / of_by, Ratio(part_by, of_by))
+        share = Share(False, quotient(part * denominator, of * numerator))
     return Terms(share, True, best, part, of if best >= 0 else 0)
 
 
@@ -383,6 +371,13 @@ class Holdings:
         used, quota = self.used[queue], self.rows.subtree[queue]
         return any(used[row] > quota[row] for row in at)
 
+    def over(self, at: Iterable[int]) -> BoolVec:
+        """Tell, ``(Q,)``, which queues hold more than their quota of any of some rows."""
+        found = np.zeros(len(self.used), np.bool_)
+        for row in at:
+            found |= np.array([own[row] for own in self.used], np.int64) > self.rows.quota[row]
+        return found
+
     def terms(self, queue: int) -> Terms:
         """Return the share of a queue as of now."""
         known = self._terms[queue]
@@ -394,6 +389,15 @@ class Holdings:
                 known = terms_of(self.rows, queue, used)
             self._terms[queue] = known
         return known
+
+    def shares(self, queues: Iterable[int]) -> list[Share]:
+        """Return the shares of some queues as of now."""
+        return [(self._terms[queue] or self.terms(queue)).share for queue in queues]
+
+    def borrowers(self, queues: Iterable[int]) -> list[tuple[Share, int]]:
+        """Return those of some queues that borrow, with their shares."""
+        every = ((self._terms[queue] or self.terms(queue), queue) for queue in queues)
+        return [(terms.share, queue) for terms, queue in every if terms.is_borrowing]
 
     def terms_with(self, queue: int, ask: Ask) -> list[Terms]:
         """Return the shares on a queue's path, the queue first, with so much more."""

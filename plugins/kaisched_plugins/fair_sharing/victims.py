@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from enum import IntEnum
-from itertools import islice
+from itertools import islice, pairwise
 from typing import Any, Final, NamedTuple, overload
 
 import numpy as np
@@ -24,14 +24,16 @@ from kaisched import (
 )
 from kaisched_plugins.fair_sharing import refusals
 from kaisched_plugins.fair_sharing.flavors import flavors_of
-from kaisched_plugins.fair_sharing.quotas import Ask, Holdings, by_resource
+from kaisched_plugins.fair_sharing.quotas import Ask, Holdings, Rows, by_resource
 from kaisched_plugins.fair_sharing.tables import Table, some_of
 from kaisched_plugins.fair_sharing.work import (
     NEVER,
     Borrowing,
+    Key,
     Work,
     line_columns,
     may_take,
+    size_of,
     targets,
 )
 
@@ -45,6 +47,7 @@ _MORE: Final = 2
 """In the first pass so many times as many units are named as quotas need, for nodes' sake ..."""
 _SOME: Final = 16
 """... and so many more."""
+_RANKS: Final = "fair-sharing.ranks"
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,12 +110,32 @@ def victim_columns(
     session: Session, table: Table, units: Units, rows: RowVec, rules: Rules
 ) -> list[Any]:
     """Return the key columns of F12 and F33 for ``numpy.lexsort``, the most important last."""
-    jobs, job = session.jobs, units.job[rows]
-    since = jobs.last_start_s[job]
-    since = np.where(np.isnan(since), -np.inf, since)
+    job = units.job[rows]
+    since, priority = _ranks(session)
     size = _sizes(table, units, rows) if rules.by_size else None
-    usage = None if rules.usage is None else rules.usage[jobs.queue_of_job[job]]
-    return line_columns(since, jobs.priority[job], size, usage)
+    usage = None if rules.usage is None else rules.usage[session.jobs.queue_of_job[job]]
+    return line_columns(since[job], priority[job], size, usage)
+
+
+def _ranks(session: Session) -> tuple[IntVec, IntVec]:
+    """Return ranks of jobs from 1 on, by start, the last first, and by priority.
+
+    numpy sorts numbers of one or two bytes in linear time.
+    """
+    known: tuple[IntVec, IntVec] | None = session.found.get(_RANKS)
+    if known is None:
+        jobs = session.jobs
+        columns = -since_of(session, np.arange(len(jobs.name))), jobs.priority
+        ranks = [np.unique(column, return_inverse=True)[1] + 1 for column in columns]
+        since, priority = (each.astype(np.min_scalar_type(each.max(initial=0))) for each in ranks)
+        known = session.found[_RANKS] = since, priority
+    return known
+
+
+def since_of(session: Session, job: RowVec) -> FloatVec:
+    """Return since when jobs hold what they hold, ``(K,)``."""
+    since = session.jobs.last_start_s[job]
+    return np.where(np.isnan(since), -np.inf, since)
 
 
 def allowed(
@@ -129,9 +152,7 @@ def allowed(
     sharing = session.queues.sharing[own]
     is_own = units.queue == own
     priority, created_s = session.jobs.priority[units.job], session.jobs.created_s[units.job]
-    is_open = np.zeros(len(table.is_leaf), np.bool_)
-    for queue in np.unique(units.queue).tolist():
-        is_open[queue] = table.root[queue] == table.root[own] and holdings.is_over(queue, lacks)
+    is_open = (table.root == table.root[own]) & holdings.over(lacks)
     may = np.where(
         is_own,
         may_take(sharing.within, incoming, priority, created_s),
@@ -151,19 +172,18 @@ def allowed(
     return rows
 
 
-def _sizes(table: Table, units: Units, rows: RowVec) -> IntVec:
-    """``(K,)`` ranks by the part of its dominant resource; a core is no smaller than its pods."""
-    amounts = by_resource(table.quotas, units.amounts[:, rows])
-    whole = np.maximum(table.quotas.lendable[:, units.queue[rows]], 1)
-    part = (amounts / whole).max(axis=0, initial=0.0)
+def _sizes(table: Table, units: Units, rows: RowVec) -> FloatVec:
+    """``(K,)`` the part of each of its dominant resource; a core is no smaller than its pods."""
+    amounts = by_resource(table.quotas, units.amounts.take(rows, axis=1))
+    whole = np.maximum(table.quotas.lendable, 1).take(units.queue[rows], axis=1)
+    part: FloatVec = (amounts / whole).max(axis=0, initial=0.0)
     cores: dict[int, float] = {}
     if not units.is_core[rows].all():
         for at, (job, size) in enumerate(zip(units.job[rows].tolist(), part.tolist(), strict=True)):
             cores[job] = max(cores.get(job, 0.0), size)
             if units.is_core[rows[at]]:
                 part[at] = cores[job]
-    _, ranks = np.unique(part, return_inverse=True)
-    return ranks
+    return part
 
 
 # What a cycle has started so far, among the victims of its queues: it goes first, but cannot go.
@@ -248,28 +268,30 @@ def fair_order(
     lacks = contested(holdings, incoming)
     running = len(units)
     units = with_started(session, table, units, incoming.queue, rules)
-    started = Started(units, np.arange(running, len(units)))
-    lines = _lines(session, table, holdings, claim, incoming, units, lacks, rules, running)
+    rows = _rows_in_line(session, table, holdings, claim, incoming, units, lacks, rules, running)
+    lines = Lines(session, rules, units, rows, running)
     if not lines:
-        return np.empty(0, np.int64), int(refusals.NOT_BORROWING), Lines({}, started)
+        return np.empty(0, np.int64), int(refusals.NOT_BORROWING), lines
     is_last = claim.pass_number > 0
     holdings.add(incoming.queue, incoming.ask)
     # Which sets may go is asked of whole sets; only Kueue's own way decides it by the walk alone.
     strategies = rules.strategies
     if rules.is_compatible and not is_last:
         strategies = strategies[:1]
-    found = targets(holdings, incoming, lines, lacks, strategies, by_size=rules.by_size)
+    keys = lines.first_keys(holdings.rows, incoming.queue)
+    found = targets(holdings, incoming, lines, lacks, strategies, by_size=rules.by_size, keys=keys)
     order = _first_of(found, holdings, incoming, running, is_short=not is_last)
-    every = np.concatenate([line.rows for line in lines.values()])
-    rest = every[(every < running) & ~np.isin(every, order)]
+    is_left = np.arange(len(units)) < running
+    is_left[order] = False
+    rest = rows[is_left[rows]]
     if not rules.is_compatible:
-        return np.concatenate((order, rest)), 0, Lines(lines, started)
+        return np.concatenate((order, rest)), 0, lines
     code = 0
     if rest.size:
         code = int(refusals.HIGHER_SHARE if is_last else refusals.LATER)
         if not table.is_on[claim.queue]:  # its priority overruled that
             code = int(refusals.BY_QUOTA)
-    return order, code, Lines(lines, started)
+    return order, code, lines
 
 
 def _first_of(
@@ -292,7 +314,7 @@ def _first_of(
     return np.array(order, np.int64)
 
 
-def _lines(
+def _rows_in_line(
     session: Session,
     table: Table,
     holdings: Holdings,
@@ -302,79 +324,118 @@ def _lines(
     lacks: Sequence[int],
     rules: Rules,
     running: int,
-) -> dict[int, _Line]:
-    """Return the units that may go for a claim, by queue, the first to go first.
+) -> RowVec:
+    """Return the rows of the units that may go for a claim: by queue, the first to go first.
 
     Those beyond the first ``running`` have just been started: for the shortest time of all.
     """
     rows = allowed(session, table, holdings, incoming, units, lacks, rules)
     rows = rows[units.job[rows] != claim.job]  # its own pods are not in its way
-    if not rows.size:
-        return {}
-    columns = [*victim_columns(session, table, units, rows, rules), units.queue[rows]]
-    columns[0] = np.where(rows < running, columns[0], -np.inf)
-    order = rows[np.lexsort(columns)]
-    at = units.queue[order]
-    cuts = np.flatnonzero(at[1:] != at[:-1]) + 1
-    return {
-        int(units.queue[part[0]]): _Line(session, rules, units, part, running)
-        for part in np.split(order, cuts)
-    }
+    queue = units.queue[rows].astype(np.min_scalar_type(len(table.root)))
+    columns = [*victim_columns(session, table, units, rows, rules), queue]
+    columns[0][rows >= running] = 0
+    found: RowVec = rows[np.lexsort(columns)]
+    return found
 
 
-class Started(NamedTuple):
-    """What the cycle has started."""
+class Lines(Mapping[int, Sequence[Work]]):
+    """The victims of a claim by queue, the first to go first, made into work when looked at."""
 
-    units: Units
-    rows: RowVec
-
-    def of(self, queue: int) -> Ask:
-        """Return what was started of a queue."""
-        rows = self.rows[self.units.queue[self.rows] == queue]
-        return some_of(self.units.amounts[:, rows].sum(axis=1)) if rows.size else ()
-
-
-class Lines:
-    """The victims of a claim by queue, as the set gate needs them."""
-
-    def __init__(self, lines: Mapping[int, _Line], started: Started | None = None) -> None:
-        """Take the lines, and what the cycle has started."""
-        self._lines = lines
-        self.started = started
+    def __init__(
+        self, session: Session, rules: Rules, units: Units, rows: RowVec, running: int
+    ) -> None:
+        """Part ``rows``, which are by queue; those beyond ``running`` the cycle has started."""
+        self._session = session
+        self._rules = rules
+        self._units = units
+        self._running = running
+        self._rows = rows
+        starts = np.flatnonzero(np.diff(units.queue[rows], prepend=-1))
+        self._first = rows[starts]
+        cuts = pairwise((*starts.tolist(), len(rows)))
+        self._part = dict(zip(units.queue[self._first].tolist(), cuts, strict=True))
         self._places: dict[int, dict[int, int]] = {}
+
+    def __len__(self) -> int:
+        """Return how many queues have victims."""
+        return len(self._part)
+
+    def __iter__(self) -> Iterator[int]:
+        """Yield these queues."""
+        return iter(self._part)
+
+    def __contains__(self, queue: object) -> bool:
+        """Tell whether a queue has victims."""
+        return queue in self._part
+
+    def __getitem__(self, queue: int) -> _Line:
+        """Return the victims of a queue."""
+        return _Line(self, self._rows[slice(*self._part[queue])])
+
+    def work(self, row: int) -> Work:
+        """Return a unit as work that holds."""
+        work = work_of(self._session, self._rules, self._units, row)
+        return work if row < self._running else work._replace(since_s=np.inf)
+
+    def first_keys(self, quotas: Rows, taker: int) -> dict[int, Key]:
+        """Return :func:`victim_key` of the first victim of each queue."""
+        jobs, rows, units = self._session.jobs, self._first, self._units
+        job, queue = units.job[rows], units.queue[rows].tolist()
+        since = np.where(rows < self._running, since_of(self._session, job), np.inf)
+        sizes: list[int] = [0] * len(rows)
+        if self._rules.by_size:
+            known: dict[tuple[int, ...], int] = {}
+            above = [quotas.parent[each] for each in queue]
+            asked = list(zip(above, *units.amounts[:, rows].tolist(), strict=True))
+            for at, (leaf, key) in enumerate(zip(queue, asked, strict=True)):
+                if key not in known:
+                    known[key] = size_of(quotas, leaf, tuple(enumerate(key[1:])))
+                sizes[at] = known[key]
+        keys = zip(
+            (units.queue[rows] == taker).tolist(),
+            jobs.priority[job].tolist(),
+            sizes,
+            (-since).tolist(),
+            [jobs.name[each] for each in job.tolist()],
+            strict=True,
+        )
+        return dict(zip(queue, keys, strict=True))
+
+    def started_of(self, queue: int) -> Ask:
+        """Return what the cycle has started of a queue, whether it may go or not."""
+        rows = np.arange(self._running, len(self._units))
+        rows = rows[self._units.queue[rows] == queue]
+        return some_of(self._units.amounts[:, rows].sum(axis=1)) if rows.size else ()
 
     def ahead(self, queue: int, first: int, chosen: AbstractSet[int]) -> Ask:
         """Return what the units of a queue hold that go before one, but for those chosen.
 
         Units are named by their first tasks.
         """
-        line = self._lines.get(queue)
-        if line is None:
+        if queue not in self:
             return ()
+        rows, tasks = self[queue].rows, self._units.tasks
         places = self._places.get(queue)
         if places is None:
-            places = self._places[queue] = line.places()
-        rows = [
-            line.rows[at]
+            numbered = enumerate(rows.tolist())
+            places = {tasks[row][0]: at for at, row in numbered if row < self._running}
+            self._places[queue] = places
+        ahead = [
+            rows[at]
             for task, at in places.items()
             if at < places.get(first, 0) and task not in chosen
         ]
-        return some_of(line.amounts(rows))
+        return some_of(self._units.amounts[:, ahead].sum(axis=1))
 
 
 class _Line(Sequence[Work]):
     """Units of one queue as work, made for those that are looked at."""
 
-    __slots__ = ("_rules", "_running", "_session", "_units", "rows")
+    __slots__ = ("_lines", "rows")
 
-    def __init__(
-        self, session: Session, rules: Rules, units: Units, rows: RowVec, running: int
-    ) -> None:
-        self._session = session
-        self._rules = rules
-        self._units = units
+    def __init__(self, lines: Lines, rows: RowVec) -> None:
+        self._lines = lines
         self.rows = rows
-        self._running = running
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -386,22 +447,7 @@ class _Line(Sequence[Work]):
     def __getitem__(self, at: int | slice) -> Work | list[Work]:
         if isinstance(at, slice):
             return [self[row] for row in range(*at.indices(len(self)))]
-        row = int(self.rows[at])
-        work = work_of(self._session, self._rules, self._units, row)
-        return work if row < self._running else work._replace(since_s=np.inf)
-
-    def __iter__(self) -> Iterator[Work]:
-        return (self[at] for at in range(len(self)))
-
-    def places(self) -> dict[int, int]:
-        """Return the places of units that run, by their first tasks."""
-        rows = enumerate(self.rows.tolist())
-        return {self._units.tasks[row][0]: at for at, row in rows if row < self._running}
-
-    def amounts(self, rows: Sequence[int]) -> IntVec:
-        """Return what units hold together, by row of the quotas."""
-        total: IntVec = self._units.amounts[:, rows].sum(axis=1)
-        return total
+        return self._lines.work(int(self.rows[at]))
 
 
 def work_of(session: Session, rules: Rules, units: Units, row: int) -> Work:

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from heapq import heapify, heappop, heapreplace
+from heapq import heapify, heappop, heappush, heapreplace
 from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
 
 from kaisched import Amounts, BoolVec, FloatVec, IntVec, RowVec
-from kaisched_plugins.fair_sharing.quotas import Ask, Holdings, Quotas, Ratio, Rows, Share, Terms
+from kaisched_plugins.fair_sharing.quotas import Ask, Holdings, Quotas, Rows, Share, Terms, quotient
 
 # Work that holds quota or asks for it, who may take from whom, and in which order it is given up.
 #
@@ -81,18 +81,18 @@ def may_take(policy: str, taker: Work, priority: IntVec, created_s: FloatVec) ->
 
 
 def line_columns(
-    since_s: FloatVec, priority: IntVec, size: IntVec | None, usage: FloatVec | None
-) -> list[IntVec | FloatVec]:
+    since: FloatVec | IntVec, priority: IntVec, size: FloatVec | None, usage: FloatVec | None
+) -> list[Any]:
     """Return the keys of victims of a queue for ``numpy.lexsort``, the most important last.
 
     Args:
-        since_s: since when they hold what they hold.
+        since: since when they hold what they hold, the last the lowest.
         priority: the lowest goes first.
-        size: a rank, the smallest first (F12); None where sizes do not count.
+        size: the smallest goes first (F12); None where sizes do not count.
         usage: what their queues used lately, for queues of one pool (F33); None without pools.
 
     """
-    columns = (-since_s, size, priority, None if usage is None else -usage)
+    columns = (since, size, priority, None if usage is None else -usage)
     return [column for column in columns if column is not None]
 
 
@@ -104,24 +104,21 @@ def victim_key(rows: Rows, taker: int, work: Work, *, by_size: bool) -> Key:
     return (
         work.queue == taker,
         work.priority,
-        *(_size(rows, work) if by_size else ()),
+        size_of(rows, work.queue, work.ask) if by_size else 0,
         -work.since_s,
         work.name,
     )
 
 
-def _size(rows: Rows, work: Work) -> tuple[float, Ratio]:
+def size_of(rows: Rows, queue: int, ask: Ask) -> int:
     """Return the largest part that work is of what could be had of any resource."""
     amounts: dict[int, int] = {}
-    for at, amount in work.ask:
+    for at, amount in ask:
         resource = rows.resource[at]
         amounts[resource] = amounts.get(resource, 0) + amount
-    part, of = 0, 1
-    for resource in sorted(amounts):
-        whole = rows.lendable[work.queue][resource]
-        if whole > 0 and amounts[resource] * of > part * whole:
-            part, of = amounts[resource], whole
-    return part / of, Ratio(part, of)
+    whole = rows.lendable[queue]
+    parts = (quotient(each, whole[at]) for at, each in amounts.items() if whole[at] > 0)
+    return max(parts, default=0)
 
 
 # How high in its tree work borrows: rule F20 of docs/explanation/fair-sharing.md.
@@ -232,27 +229,6 @@ INITIAL: Final = "LessThanInitialShare"
 STRATEGIES: Final = (FINAL, INITIAL)
 
 
-class _Highest:
-    """A quotient that sorts the other way round: the highest first."""
-
-    __slots__ = ("ratio",)
-
-    def __init__(self, ratio: Ratio) -> None:
-        self.ratio = ratio
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Highest) and self.ratio == other.ratio
-
-    __hash__ = None  # type: ignore[assignment]
-
-    def __lt__(self, other: _Highest) -> bool:
-        return other.ratio < self.ratio
-
-
-def _falling(share: Share) -> tuple[Any, ...]:
-    return not share.is_infinite, -share.near, _Highest(share.exact)
-
-
 class Walk:
     """Goes from the root to the queue that borrows the most, again and again."""
 
@@ -264,26 +240,32 @@ class Walk:
         *,
         contested: Sequence[int],
         by_size: bool,
+        keys: Mapping[int, Key] | None = None,
     ) -> None:
-        """Lay out the victims: a line of them for each queue, the first to go first."""
+        """Lay out the victims: a line of them for each queue, the first to go first.
+
+        ``keys`` are those of the first of each line: to make them all at once costs less.
+        """
         self._holdings = holdings
         self._contested = contested
         self._taker = taker
         self._by_size = by_size
         self._path = set(holdings.rows.path(taker))
         self._lines = lines
+        self._keys = dict(keys or {})
         self._at = dict.fromkeys(lines, 0)
+        """How many victims of each line have had their turn."""
+        self._heads: dict[int, Work | None] = {}
         self._stamp: dict[int, int] = {}
         self._heaps: dict[int, list[tuple[Any, ...]]] = {}
         self._root = holdings.rows.path(taker)[-1]
-        self._below: dict[int, list[int]] = {}
-        """Children with victims, of queues at which the walk has not been yet."""
-        parent, known = holdings.rows.parent, set[int]()
+        parent = holdings.rows.parent
+        self._has_any = bytearray(len(parent))
+        """By queue, whether there are victims at it or below it."""
         for queue in lines:
             node = queue
-            while node >= 0 and node not in known:
-                known.add(node)
-                self._below.setdefault(parent[node], []).append(node)
+            while node >= 0 and not self._has_any[node]:
+                self._has_any[node] = 1
                 node = parent[node]
 
     def next_queue(self) -> int:
@@ -294,7 +276,7 @@ class Walk:
         node = self._root
         while True:
             child = self._highest(node)
-            if child in self._lines:
+            if child in self._at:
                 return child
             if child >= 0:
                 node = child
@@ -306,12 +288,16 @@ class Walk:
 
     def head(self, queue: int) -> Work | None:
         """Return the next victim of a queue."""
-        line, at = self._lines.get(queue, ()), self._at.get(queue, 0)
-        return line[at] if at < len(line) else None
+        if queue not in self._heads:
+            line, at = self._lines.get(queue, ()), self._at.get(queue, 0)
+            self._heads[queue] = line[at] if at < len(line) else None
+        return self._heads[queue]
 
     def step(self, queue: int) -> None:
         """Go on to the next victim of a queue."""
         self._at[queue] += 1
+        self._heads.pop(queue, None)
+        self._keys.pop(queue, None)
 
     def drop(self, queue: int) -> None:
         """Leave a queue out for good."""
@@ -324,18 +310,18 @@ class Walk:
             heap = self._heaps.get(above)
             if heap is not None and self._stamp.get(node, 0) >= 0:
                 self._stamp[node] = self._stamp.get(node, 0) + 1
-                entry = self._entry(node)
+                (entry,) = self._entries([node])
                 if heap and heap[0][-1] == node:
                     heapreplace(heap, entry)
                 else:
-                    heap.append(entry)
-                    heapify(heap)
+                    heappush(heap, entry)
 
     def _highest(self, node: int) -> int:
         """Return the child with the highest share; those that no longer count are left out."""
         heap = self._heaps.get(node)
         if heap is None:
-            heap = [self._entry(child) for child in self._below.pop(node, ())]
+            children = self._holdings.rows.children[node]
+            heap = self._entries([child for child in children if self._has_any[child]])
             heapify(heap)
             self._heaps[node] = heap
         while heap:
@@ -347,7 +333,7 @@ class Walk:
         return -1
 
     def _counts(self, child: int) -> bool:
-        if child in self._lines:
+        if child in self._at:
             if self.head(child) is None:
                 self.drop(child)
                 return False
@@ -359,16 +345,31 @@ class Walk:
         self.drop(child)
         return False
 
-    def _entry(self, queue: int) -> tuple[Any, ...]:
+    def _entries(self, queues: list[int]) -> list[tuple[Any, ...]]:
         """Return what siblings are compared by, and what tells an entry that is out of date."""
-        falling = _falling(self._holdings.terms(queue).share)
-        tie: tuple[Any, ...] = (0, -queue)
-        if queue in self._lines:
-            head = self.head(queue)
-            rows = self._holdings.rows
-            key = () if head is None else victim_key(rows, self._taker, head, by_size=self._by_size)
-            tie = (1, key)
-        return *falling, tie, self._stamp.get(queue, 0), queue
+        leaves, keys, stamp = self._at, self._keys, self._stamp
+        for queue in queues:
+            if queue not in keys:
+                keys[queue] = self._key(queue)
+        shares = self._holdings.shares(queues)
+        return [
+            (
+                not share.is_infinite,
+                -share.exact,
+                queue in leaves,
+                keys[queue],
+                stamp.get(queue, 0),
+                queue,
+            )
+            for queue, share in zip(queues, shares, strict=True)
+        ]
+
+    def _key(self, queue: int) -> Key:
+        """Return what decides between equal shares: of inner queues the row, else the victim."""
+        head = self.head(queue)
+        if head is None:
+            return (-queue,)
+        return victim_key(self._holdings.rows, self._taker, head, by_size=self._by_size)
 
 
 def targets(
@@ -379,16 +380,19 @@ def targets(
     strategies: Sequence[str] = STRATEGIES,
     *,
     by_size: bool = False,
+    keys: Mapping[int, Key] | None = None,
 ) -> Iterator[Work]:
     """Yield victims in the order in which they are taken; each has left when it is yielded.
 
     ``holdings`` have the incoming work in them, and have lost the victims at the end. ``lines`` are
-    the victims of each queue, first to go first; ``contested`` the rows that the claim lacks.
+    the victims of each queue, first to go first; ``contested`` the rows that the claim lacks;
+    ``keys`` those of the first of each line, where they are known.
     """
     if incoming.is_high:
         yield from _by_priority(holdings, incoming, lines, contested, by_size=by_size)
         return
-    walk = Walk(holdings, incoming.queue, lines, contested=contested, by_size=by_size)
+    taker = incoming.queue
+    walk = Walk(holdings, taker, lines, contested=contested, by_size=by_size, keys=keys)
     is_reclaim = holdings.is_within(incoming.queue, contested)
     spared: dict[int, list[Work]] = {}
     while (queue := walk.next_queue()) >= 0:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from kaisched_plugins.fair_sharing.quotas import NOTHING, Ratio, Share, Terms
+from kaisched_plugins.fair_sharing.quotas import NOTHING, Share, Terms, quotient
 from kaisched_plugins.fair_sharing.work import Walk, Work, entry_of, may_take, victim_key
 from tests.conformance.kueue.tree import Tree, cohort_row, tree_of, work_of
 from tests.conformance.outcome import NotBuiltError
@@ -43,7 +43,7 @@ def share_value(case: dict[str, Any]) -> str:
 
 def _per_mille(share: Share) -> int:
     """Return a share in thousandths, rounded up, as Kueue writes it."""
-    return INFINITE if share.is_infinite else -(-share.exact.part * 1000 // share.exact.of)
+    return INFINITE if share.is_infinite else -(-share.exact * 1000 // quotient(1, 1))
 
 
 def quota_available(case: dict[str, Any]) -> str:
@@ -198,8 +198,8 @@ def _terms(share: Mapping[str, Any]) -> Terms:
     ratio = Fraction(str(share["unweighted_ratio"]))
     is_infinite = weight == 0 and share["borrowing"]
     value = ratio if not weight else ratio / weight
-    exact = Ratio(value.numerator, value.denominator)
-    return Terms(Share(is_infinite, float(value), exact), share["borrowing"])
+    exact = quotient(value.numerator, value.denominator)
+    return Terms(Share(is_infinite, exact), share["borrowing"])
 
 
 def held_by(works: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:

@@ -121,7 +121,7 @@ def candidate_order(case: dict[str, Any]) -> str:
             raise NotBuiltError("members of pools are compared with each other only")
         block.sort(key=lambda each: each.get("uid") or each["name"])  # the last rule
         columns = line_columns(
-            np.array([float(each.get("quota_reserved_at") or 0.0) for each in block]),
+            np.array([-float(each.get("quota_reserved_at") or 0.0) for each in block]),
             np.array([priority_of(case, each) for each in block]),
             None,
             np.array([each.get("local_queue_usage") or 0.0 for each in block]),
