@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 
 from kaisched.cli.options import Given, Place, client_of
 from kaisched.cli.printing import warn
-from kaisched.cli.when import forecast_of, when_document
+from kaisched.cli.when import forecasts_of, when_document
 from kaisched.clock import SystemClock
 from kaisched.daemon import recordings
 from kaisched.daemon.recordings import Taken
@@ -185,22 +185,38 @@ class CycleView:
 
         In ``foreseen_in_s`` of real time it is foreseen when the job starts; 0 leaves that out.
         """
-        row, result = self.row_of_job(name), self.cycle.result
-        told = self._told([row], Adviser(result))
+        row = self.row_of_job(name)
+        told = self._told([row], Adviser(self.cycle.result))
         document = jobs.job_document(self._reading, row, ALL, told)
         if foreseen_in_s:
-            objects, schedulers = self.cycle.objects, self.cycle.schedulers
-            foreseen = forecast_of(result, row, objects, schedulers, foreseen_in_s)
-            document["when"] = None if foreseen is None else when_document(foreseen)
+            document["when"] = self._foreseen([row], foreseen_in_s).get(row)
         return {key: it for key, it in document.items() if key not in _OF_SERVER}
 
-    def jobs(self, wanted: Mapping[str, str]) -> dict[str, Any]:
-        """Return the jobs that match; ``wanted`` has the parameters of the live view."""
+    def _foreseen(self, rows: list[int] | None, most_s: float) -> dict[int, dict[str, Any]]:
+        """Return the forecasts of jobs that wait, of all of them where none are named."""
+        cycle = self.cycle
+        found = forecasts_of(cycle.result, rows, cycle.objects, cycle.schedulers, most_s)
+        return {row: when_document(it) for row, it in found.items()}
+
+    def jobs(self, wanted: Mapping[str, str], *, foreseen_in_s: float = 0.0) -> dict[str, Any]:
+        """Return the jobs that match; ``wanted`` has the parameters of the live view.
+
+        In ``foreseen_in_s`` of real time it is foreseen when they start; 0 leaves that out.
+        """
         reading, filters = self._reading, dict(wanted)
         queue = filters.pop("queue")
         row, part = row_of_queue(reading, queue) if queue else -1, Part(0, len(reading.code))
         document = jobs.jobs_document(reading, jobs.Wanted(row, part=part, **filters), ALL, {})
-        return {"schemaVersion": "kaisched.io/jobs/v1", **{it: document[it] for it in _OF_JOBS}}
+        made = {"schemaVersion": "kaisched.io/jobs/v1", **{it: document[it] for it in _OF_JOBS}}
+        if foreseen_in_s:
+            names, found = reading.snapshot.jobs.name, self._foreseen(None, foreseen_in_s)
+            # What is assumed is the same for all.
+            assumptions = [it.pop("assumptions") for it in found.values()]
+            of_job = {names[at]: it for at, it in found.items()}
+            for entry in made["jobs"]:
+                entry["when"] = of_job.get(entry["podGroup"])
+            made["assumptions"] = assumptions[0] if assumptions else []
+        return made
 
     def queues(self, name: str | None) -> dict[str, Any]:
         """Return all queues, or one with those around it and the jobs that wait below it."""

@@ -14,6 +14,7 @@ import typer
 
 from kaisched.cli import completion, options, source
 from kaisched.cli.printing import Column, Printer, columns, count, counted, print_table, say
+from kaisched.cli.when import MOST_S, WITHIN, when_cell
 from kaisched.core.titles import title_in
 from kaisched.units import format_duration
 
@@ -33,6 +34,9 @@ _REASON = typer.Option("--reason", help="Jobs that wait for this reason, such as
 _NAMESPACE = typer.Option("-n", "--namespace", help="Jobs of this namespace.")
 _NAME = typer.Option("--name", help="Jobs with this text in their names.")
 _SORT = typer.Option("--sort", help="The order: that of queues, or by a column.")
+_WHEN = typer.Option(
+    "--when", help="Say when each may start too: the cycle is run ahead in virtual time."
+)
 _REVERSE = typer.Option("-r", "--reverse", help="From the other end.")
 State = Literal["waiting", "pending", "partly", "running", "ending"]
 Sort = Literal["order", "name", "created", "since", "priority", "gpus"]
@@ -49,6 +53,8 @@ def command(
     name: Annotated[str, _NAME] = "",
     sort: Annotated[Sort, _SORT] = "order",
     reverse: Annotated[bool, _REVERSE] = False,
+    when: Annotated[bool, _WHEN] = False,
+    within: Annotated[int, WITHIN] = int(MOST_S),
     place: options.Place,
     watch: options.Watch = False,
     output: options.Output = "table",
@@ -57,6 +63,9 @@ def command(
 
     FOR is how long a job waits or runs; PLACE is the place of a waiting one in its queue. The last
     column says why a job waits, or where it runs. The state is read as by `kaisched why`.
+
+    With --when, STARTS is when a waiting job starts in most courses of events, as by `kaisched why
+    --when`. A running scheduler is not asked then, unless by --daemon.
     """
     wanted = {
         "queue": queue,
@@ -67,14 +76,16 @@ def command(
         "name": name,
         "sort": f"-{sort}" if reverse else sort,
     }
-    view = source.view_of(place, is_watched=watch, queue=queue)
+    view = source.view_of(place, is_watched=watch, is_foreseen=when, queue=queue)
     printer = Printer(_print, _rows, _names)
-    source.print_of(view, lambda: view.jobs(wanted), printer, output, is_watched=watch)
+    more = {"foreseen_in_s": float(within)} if when else {}
+    source.print_of(view, lambda: view.jobs(wanted, **more), printer, output, is_watched=watch)
 
 
 COLUMNS: Final = columns(
     "JOB", "STATE", "?QUEUE", "?USER", "#GPUS", "#FOR", "?PLACE", "WHY OR WHERE"
 )
+_STARTS: Final = columns("STARTS")
 
 
 def cells(entry: Mapping[str, Any], document: Mapping[str, Any]) -> tuple[str | float, ...]:
@@ -122,9 +133,16 @@ def _print(document: Mapping[str, Any]) -> None:
     jobs = document["jobs"]
     is_left_out = {"USER"} if not any(it["user"] for it in jobs) else set()
     kept = [at for at, it in enumerate(COLUMNS) if it.head not in is_left_out]
-    rows = [cells(it, document) for it in jobs]
+    rows = [[_text(row[at]) for at in kept] for row in (cells(it, document) for it in jobs)]
     heads: list[Column] = [COLUMNS[at] for at in kept]
-    print_table("Jobs", heads, [[_text(row[at]) for at in kept] for row in rows])
+    if any("when" in it for it in jobs):
+        heads = [*heads[:-1], *_STARTS, heads[-1]]
+        rows = [
+            [*row[:-1], when_cell(it["when"]), row[-1]] for row, it in zip(rows, jobs, strict=True)
+        ]
+    print_table("Jobs", heads, rows)
+    if assumptions := document.get("assumptions"):
+        say(*(f"assumed: {line}" for line in assumptions))
 
 
 _STATES: Final = ("running", "partly", "pending", "ending")
@@ -146,12 +164,17 @@ def _text(cell: str | float) -> str:
     return f"{cell:g}" if isinstance(cell, float) else cell
 
 
+_BAND: Final = ("earliestSeconds", "latestSeconds")
 _HEADS: Final = ("podGroup", "kind", "namespace", "name", "part", "state", "queue", "user")
 
 
 def _rows(document: Mapping[str, Any]) -> Iterator[Sequence[object]]:
     """Yield the rows of CSV."""
-    yield (*_HEADS, "gpusHeld", "gpusPending", "since", "position", "nodes", "reason")
+    is_foreseen = any("when" in it for it in document["jobs"])
+    yield (
+        *(*_HEADS, "gpusHeld", "gpusPending", "since", "position", "nodes", "reason"),
+        *(("startEarliestSeconds", "startLatestSeconds") if is_foreseen else ()),
+    )
     for it in document["jobs"]:
         of, at = it["workload"] or {}, it["place"] or {}
         own = [it.get(key, of.get(key)) for key in _HEADS]
@@ -165,6 +188,7 @@ def _rows(document: Mapping[str, Any]) -> Iterator[Sequence[object]]:
             at.get("position"),
             nodes,
             it["reason"],
+            *(((it["when"] or {}).get(key) for key in _BAND) if is_foreseen else ()),
         )
 
 

@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from kaisched.sim.forecast.course import JobState, Settled
 
 SCHEMA: Final = "kaisched.io/whatif/v1"
-_MOST_FORECASTS: Final = 10
 NAME: Final = "whatif"
 """Namespace and pod group of a gang that is no file."""
 _ELSEWHERE: Final = (SchedulingShard, *KUEUE)
@@ -153,22 +152,20 @@ def compare(found: Taken, changed: Recording, file: str, *, has_when: bool) -> D
     warnings = [*found.warnings, *(it for it in other.warnings if it not in found.warnings)]
     if not (without.is_quiet and with_it.is_quiet):
         warnings.append(f"things still move after {with_it.cycles} cycles")
-    foreseen, left_out = _foreseen(other, changed, without, with_it) if has_when else ({}, 0)
-    if left_out:
-        warnings.append(f"{left_out} more submitted jobs: when they may start was not looked for")
+    foreseen = _foreseen(other, changed, without, with_it) if has_when else {}
     return Difference(without, with_it, [*warnings, *problems], problems, foreseen)
 
 
 def _foreseen(
     other: Replay, changed: Recording, without: Settled, with_it: Settled
-) -> tuple[dict[str, Forecast], int]:
-    """Forecast the starts of submitted jobs; return them, and the number of those left out."""
+) -> dict[str, Forecast]:
+    """Forecast the starts of submitted jobs."""
     world = world_of(other.result)
     past = past_of(other.objects, world.snapshot, world.now_s, changed.scheduler_names)
     row = {name: job for job, name in enumerate(world.snapshot.jobs.name)}
     new = [name for name in with_it.jobs if name not in without.jobs]
-    found = {name: bounded(world, row[name], past) for name in new[:_MOST_FORECASTS]}
-    return found, len(new) - len(found)
+    found = bounded(world, [row[name] for name in new], past)
+    return {name: found[row[name]] for name in new}
 
 
 def difference_document(difference: Difference) -> dict[str, Any]:

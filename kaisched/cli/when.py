@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any, Final
 
+import typer
+
 from kaisched.units import format_duration
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from kaisched.framework.report.result import CycleResult
     from kaisched.sim.forecast.course import World
@@ -17,39 +19,48 @@ if TYPE_CHECKING:
 
 MOST_S: Final = 60.0
 """No other course of events begins after so much real time; what is printed then says so."""
+WITHIN = typer.Option(
+    "--within",
+    min=1,
+    max=3600,
+    help="After so many seconds --when begins no further course of events.",
+)
 _MINUTE_S, _HOUR_S, _DAY_S = 60, 3_600, 86_400
 
 
-def forecast_of(
+def forecasts_of(
     result: CycleResult,
-    job: int,
+    jobs: Collection[int] | None,
     objects: Sequence[object],
     schedulers: Sequence[str],
     most_s: float = MOST_S,
-) -> Forecast | None:
-    """Run ahead from the inputs of a cycle; return None for a job that does not wait.
+) -> dict[int, Forecast]:
+    """Run ahead from the inputs of a cycle; return the forecasts of those jobs that wait.
 
-    ``objects`` are those that the state was made of, the ended pods among them; ``schedulers`` the
-    scheduler names whose pods are ours; ``most_s`` is how long it may take.
+    ``jobs`` are rows, None for all; ``objects`` those that the state was made of, the ended pods
+    among them; ``schedulers`` the scheduler names whose pods are ours; ``most_s`` is how long it
+    may take.
     """
     from kaisched.sim.forecast.forecast import world_of  # noqa: PLC0415 - only when asked
     from kaisched.sim.forecast.past import past_of  # noqa: PLC0415 - only when asked
 
     started = result.records.session.tasks.job_of_task[result.bind_tasks]
-    if job not in result.records.rows and job not in started:
-        return None
+    waiting = {*result.records.rows, *started.tolist()}
+    wanted = waiting if jobs is None else waiting.intersection(jobs)
     world = world_of(result)
     past = past_of(objects, world.snapshot, world.now_s, schedulers)
-    return bounded(world, job, past, most_s)
+    return bounded(world, wanted, past, most_s)
 
 
-def bounded(world: World, job: int, past: Past, most_s: float = MOST_S) -> Forecast:
-    """Forecast the start of a job: no further course of events begins after ``most_s``."""
+def bounded(
+    world: World, jobs: Collection[int], past: Past, most_s: float = MOST_S
+) -> dict[int, Forecast]:
+    """Forecast the starts of jobs: no further course of events begins after ``most_s``."""
     from kaisched.clock import monotonic_s  # noqa: PLC0415 - only when asked
-    from kaisched.sim.forecast.forecast import forecast  # noqa: PLC0415 - only when asked
+    from kaisched.sim.forecast.forecast import forecasts  # noqa: PLC0415 - only when asked
 
     end_s = monotonic_s() + most_s
-    return forecast(world, job, past, is_late=lambda: monotonic_s() > end_s)
+    return forecasts(world, jobs, past, is_late=lambda: monotonic_s() > end_s)
 
 
 def when_document(foreseen: Forecast) -> dict[str, Any]:
@@ -104,6 +115,22 @@ def _band(foreseen: Mapping[str, Any]) -> str:
     if median_s is not None:
         first += f", half of the time within {_shown(median_s)}"
     return f"{first}; {missing} in {count - started}{courses}"
+
+
+def when_cell(foreseen: Mapping[str, Any] | None) -> str:
+    """Return a forecast in a few words, for a table; of a job that does not wait ``-``."""
+    if foreseen is None:
+        return "-"
+    earliest_s, latest_s = foreseen["earliestSeconds"], foreseen["latestSeconds"]
+    if latest_s == 0:
+        return "now"
+    if not foreseen["started"]:
+        return f"after {_shown(foreseen['lookedAheadSeconds'], is_least=True)}"
+    earliest = _shown(earliest_s, is_least=True)
+    if latest_s is None:
+        return f"{earliest} or later"
+    latest = _shown(latest_s)
+    return f"in {latest}" if earliest in (latest, "0s") else f"{earliest} to {latest}"
 
 
 def _shown(seconds: float, *, is_least: bool = False) -> str:

@@ -13,7 +13,7 @@ import typer
 
 from kaisched.cli import completion, options, source
 from kaisched.cli.printing import Printer, amount_cell, counted, say_wrapped
-from kaisched.cli.when import when_lines
+from kaisched.cli.when import WITHIN, when_lines
 from kaisched.core.refusals import Refusal, RefusalText, text_of
 from kaisched.core.titles import title_in
 from kaisched.errors import ConfigError
@@ -25,12 +25,6 @@ if TYPE_CHECKING:
 
 _WHEN = typer.Option(
     "--when", help="Say when the job may start too: the cycle is run ahead in virtual time."
-)
-_WITHIN = typer.Option(
-    "--within",
-    min=1,
-    max=3600,
-    help="After so many seconds --when begins no further course of events.",
 )
 _NAMESPACE = typer.Option("-n", "--namespace", help="Namespace of the job or pod.")
 _NAME = typer.Argument(
@@ -48,7 +42,7 @@ def command(
     place: options.Place,
     namespace: Annotated[str, _NAMESPACE] = "",
     when: Annotated[bool, _WHEN] = False,
-    within: Annotated[int, _WITHIN] = 60,
+    within: Annotated[int, WITHIN] = 60,
     watch: options.Watch = False,
     output: options.Output = "table",
 ) -> None:

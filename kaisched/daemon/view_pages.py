@@ -13,11 +13,13 @@ import threading
 from collections import OrderedDict
 from contextlib import contextmanager
 from http import HTTPStatus
+from itertools import compress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 from urllib.parse import unquote
 
 import msgspec
+import numpy as np
 
 from kaisched import __version__
 from kaisched.clock import SystemClock, monotonic_s
@@ -37,7 +39,7 @@ from kaisched.daemon.view_whatif import whatif_off
 from kaisched.errors import ABSENT, ClusterUnavailable, ConfigError, KaischedError
 from kaisched.objects.faults import did_you_mean
 from kaisched.view import jobs, nodes, queues
-from kaisched.view.api import ENDPOINTS, PARAMETERS, openapi
+from kaisched.view.api import ENDPOINTS, PARAMETERS, WHATIF_PARAMETERS, openapi
 from kaisched.view.documents import SCHEMA, stamp
 from kaisched.view.history import view_at
 from kaisched.view.hours import MOST_HOURS, hours_document
@@ -297,7 +299,7 @@ class ViewPages:
         of_browser = (*headers, "origin", "sec-fetch-site")
         trial = Source(
             self._page,
-            Reads(("shard=", "target=", "set=", "queue=", "gpus=", "pods=", "when="), of_browser),
+            Reads(tuple(f"{it}=" for it in WHATIF_PARAMETERS), of_browser),
         )
         return {ROOT: page, f"{ROOT}/": page, WHATIF: trial, CHANGES: stream}
 
@@ -400,6 +402,8 @@ class ViewPages:
             return _encoded(whatif_off())
         if job := query.text("when"):
             return self._foreseen(query, job, sight)
+        if query.flag("starts"):
+            return self._starts(query, sight)
         if not sight.sees_all:
             raise TooManyQueuesError
         shard, target = query.text("shard"), query.text("target")
@@ -412,15 +416,30 @@ class ViewPages:
 
     def _foreseen(self, query: Query, job: str, sight: Sight) -> bytes:
         """Return when a job may start that the reader sees; of what else there is, only that."""
+        publisher, reading, whatif = self._ahead_of(query)
+        row = self._row(_Asked(publisher, reading, query, sight, job))
+        name = reading.snapshot.jobs.name[row]
+        found = msgspec.json.decode(whatif.forecast(publisher.shard, name))
+        return _encoded({"schemaVersion": SCHEMA, "podGroup": name, "when": found["when"]})
+
+    def _starts(self, query: Query, sight: Sight) -> bytes:
+        """Return when the waiting jobs may start that the reader sees."""
+        publisher, reading, whatif = self._ahead_of(query)
+        found = msgspec.json.decode(whatif.starts(publisher.shard))
+        names = reading.snapshot.jobs.name
+        is_seen = sight.of_jobs(reading, np.arange(len(names))).tolist()
+        seen = set(compress(names, is_seen))
+        starts = {it["podGroup"]: it["when"] for it in found["jobs"] if it["podGroup"] in seen}
+        assumptions = found["assumptions"]
+        return _encoded({"schemaVersion": SCHEMA, "starts": starts, "assumptions": assumptions})
+
+    def _ahead_of(self, query: Query) -> tuple[Publisher, Reading, Whatif]:
+        """Return what is run ahead: a shard, its last view, and who does it."""
         publisher = self._publisher(query.text("shard"))
         view = publisher.view
         if view is None or self._whatif is None:
             raise ClusterUnavailable("no cycle has ended yet", fix="see /readyz")
-        reading = self._reading(publisher, view)
-        row = self._row(_Asked(publisher, reading, query, sight, job))
-        name = reading.snapshot.jobs.name[row]
-        found = msgspec.json.decode(self._whatif.forecast(publisher.shard, name))
-        return _encoded({"schemaVersion": SCHEMA, "podGroup": name, "when": found["when"]})
+        return publisher, self._reading(publisher, view), self._whatif
 
     def _at(self, publisher: Publisher, view: LiveView, query: Query) -> LiveView:
         """Return the view of the cycle that is asked for; without one, the latest.

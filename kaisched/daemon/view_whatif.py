@@ -126,6 +126,16 @@ class Whatif:
         words = ["--when", "--within", str(_FORESEE_S), "--", job]
         return self._try(shard, "why", words, job)
 
+    def starts(self, shard: str) -> bytes:
+        """Return when each waiting job may start, as ``kaisched jobs --when -o json``.
+
+        Raises:
+            ClusterUnavailable: as :meth:`difference`.
+
+        """
+        words = ["--when", "--within", str(_FORESEE_S), "--state", "waiting"]
+        return self._try(shard, "jobs", words, "")
+
     def _try(self, shard: str, command: str, words: Sequence[str], target: str) -> bytes:
         with self._turn(), tempfile.TemporaryDirectory(prefix="kaisched-whatif-") as folder:
             file = Path(folder) / "cycle.json"
@@ -173,7 +183,7 @@ def _tried(file: Path, command: str, words: Sequence[str], target: str) -> bytes
         why = text or f"it ended with {done.returncode}, without a word"
         raise ClusterUnavailable(f"the trial failed: {why}", fix=f"use kaisched {command}")
     # What is refused says itself what to write instead.
-    is_target = text.startswith(f"{target}: ")
+    is_target = bool(target) and text.startswith(f"{target}: ")
     path = "target" if is_target else "set"
     raise ConfigError(text.removeprefix(f"{target}: ") if is_target else text, path=path)
 

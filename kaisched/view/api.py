@@ -671,12 +671,14 @@ WHATIF_MEANING: Final = (
     "What other values would change, as `kaisched whatif set -o json`: `target` is `queue/NAME` or"
     " `shard`, `set` values such as `gpu.quota=8,gpu.weight=2` or `kValue=0.5`; or what a job"
     " of so many `pods` with `gpus` each would in a `queue`, as `kaisched whatif submit`; or"
-    " `when` a job may start, as `kaisched why --when`, for who sees the job. Without them the"
-    " values that may be tried. Where `snapshots.enabled` is set, for who sees everything."
+    " `when` a job may start, as `kaisched why --when`, for who sees the job; or, with"
+    " `starts=true`, when each waiting job may that the reader sees, as `kaisched jobs --when`."
+    " Without them the values that may be tried. Where `snapshots.enabled` is set, for who sees"
+    " everything."
 )
 
 
-WHATIF_PARAMETERS: Final = ("shard", "target", "set", "queue", "gpus", "pods", "when")
+WHATIF_PARAMETERS: Final = ("shard", "target", "set", "queue", "gpus", "pods", "when", "starts")
 
 
 class Parameter(NamedTuple):

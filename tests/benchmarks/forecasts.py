@@ -21,7 +21,7 @@ from kaisched.framework.memory import Memory
 from kaisched.framework.report.result import CycleResult
 from kaisched.sim.cluster import Cluster, equal_nodes, equal_queues
 from kaisched.sim.forecast.course import NewJob, World
-from kaisched.sim.forecast.forecast import Forecast, forecast
+from kaisched.sim.forecast.forecast import Forecast, forecasts
 from kaisched.sim.forecast.past import DAY_S, WINDOW_S, Past, RunTimes
 from kaisched.sim.pools import Site
 from kaisched.sim.recorder import Tally
@@ -162,7 +162,7 @@ class Month:
         declared_s = np.array(of_job, np.float64)[snapshot.tasks.job_of_task]
         times = RunTimes(snapshot, moment.now_s, past, declared_s)
         world = World(snapshot, None, self.policy, moment.memory, moment.now_s)
-        return forecast(world, moment.row, past, run_times=times)
+        return forecasts(world, [moment.row], past, run_times=times)[moment.row]
 
 
 def holds(seen: Forecast, actual_s: float) -> bool:

@@ -39,6 +39,11 @@ class Trials:
     def forecast(self, shard, job):
         return json.dumps({"when": WHEN}).encode()
 
+    def starts(self, shard):
+        found = {key: it for key, it in WHEN.items() if key != "assumptions"}
+        jobs = [{"podGroup": "default/llm-405b", "when": found}]
+        return json.dumps({"jobs": jobs, "assumptions": WHEN["assumptions"]}).encode()
+
     def submission(self, shard, queue, gpus, pods):
         return self.difference(shard, f"submit {pods} of {gpus} to {queue}", [""])
 
@@ -204,6 +209,17 @@ def test_a_job_leads_to_its_like_in_a_what_if_and_says_who_is_ahead_and_when(pag
     page.run("document.querySelector('.whatif .primary').click()")
     page.wait("!!document.querySelector('.view-whatif td')")
     assert "submit 16 of 8 to pretraining" in page.text("table")
+
+
+def test_the_list_of_jobs_says_when_they_may_start(page):
+    page.view("jobs")
+    page.run(
+        "[...document.querySelectorAll('button')]"
+        ".find((it) => it.innerText === 'Foresee when they start').click()"
+    )
+    page.wait("[...document.querySelectorAll('th')].some((it) => it.innerText === 'Starts')")
+    assert "60 min to 3.0 h" in page.text("table")
+    assert "assumed: no node changes" in page.text()
 
 
 def test_the_tab_of_a_view_is_in_sight_on_a_phone(page):

@@ -338,5 +338,5 @@ def test_the_cards_of_a_forecast_are_the_sums_over_its_pods(seed):
     snapshot = make_shared(seed).snapshot()
     world = World(snapshot, None, POLICY(), Memory(), 1000.0)
     Course(world, lambda tasks, ages_s: ages_s + 30.0 + 70.0 * (tasks % 3), [], watch).run(
-        -1, 6, 1e6
+        (), 6, 1e6
     )

@@ -45,7 +45,7 @@ def test_the_clusters_bind_evict_and_end():
     moves = np.zeros(3, np.int64)
     for seed in range(6):
         seen = []
-        course(make_crowded(seed).store().snapshot(), seen).run(-1, STEPS, 1e6)
+        course(make_crowded(seed).store().snapshot(), seen).run((), STEPS, 1e6)
         moves += [
             sum(len(result.bind_tasks) for _, result in seen),
             sum(len(result.evict_tasks) for _, result in seen),
@@ -61,10 +61,10 @@ def test_the_clusters_bind_evict_and_end():
 @given(crowded)
 def test_every_state_keeps_its_sums_and_every_cycle_its_invariants(cluster):
     note(told(cluster))
-    course(cluster.store().snapshot(), []).run(-1, STEPS, 1e6)
+    course(cluster.store().snapshot(), []).run((), STEPS, 1e6)
 
 
 @settings(max_examples=8)
 @given(st.integers(0, 10_000))
 def test_cards_that_pods_share_are_the_sum_of_their_pods(seed):
-    course(make_shared(seed).snapshot(), []).run(-1, STEPS, 1e6)
+    course(make_shared(seed).snapshot(), []).run((), STEPS, 1e6)

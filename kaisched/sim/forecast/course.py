@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple
 
@@ -278,8 +278,8 @@ def starts_of(snapshot: Snapshot) -> FloatVec:
 class Ended(NamedTuple):
     """The end of a course."""
 
-    started_s: float
-    """Time until the job starts; infinite if it has not started."""
+    started_s: dict[int, float]
+    """Job to the time until it started, of those that were waited for and have started."""
     looked_s: float
     """How far the course has gone."""
     steps: int
@@ -353,30 +353,33 @@ class Course:
         heapq.heappush(self._due, (at_s, self._numbered, tasks))
         self._numbered += 1
 
-    def run(self, job: int, steps: int, horizon_s: float) -> Ended:
-        """Go on until a pending pod of a job is bound, or until the bounds are reached.
+    def run(self, jobs: Collection[int], steps: int, horizon_s: float) -> Ended:
+        """Go on until of each job a pending pod is bound, or until the bounds are reached.
 
         Args:
-            job: row of the job; -1 for none, to go on until nothing more happens.
+            jobs: rows of jobs; none to go on until nothing more happens.
             steps: the most cycles.
             horizon_s: the longest time to look ahead.
 
         """
-        begin_s = self._now_s
+        begin_s, waiting = self._now_s, set(jobs)
+        started_s: dict[int, float] = {}
         while True:
             result = self._step()
             elapsed_s = self._now_s - begin_s
-            if job >= 0 and (self.pods.job[result.bind_tasks] == job).any():
-                return Ended(elapsed_s, elapsed_s, self.steps)
-            if result.stats.abandoned:
-                return Ended(math.inf, elapsed_s, self.steps)
+            bound = waiting.intersection(self.pods.job[result.bind_tasks].tolist())
+            started_s |= dict.fromkeys(bound, elapsed_s)
+            waiting -= bound
+            ended = Ended(started_s, elapsed_s, self.steps)
+            if result.stats.abandoned or (started_s and not waiting):
+                return ended
             at_s = self._next_s()
-            if at_s == math.inf and _is_quiet(result) and job < 0:
-                return Ended(math.inf, elapsed_s, self.steps)
+            if at_s == math.inf and _is_quiet(result) and not jobs:
+                return ended
             least_s = _LEAST_GAP_S if _is_quiet(result) else PERIOD_S
             at_s = min(at_s, self._now_s + max(least_s, _MOST_GAP * elapsed_s))
             if self.steps >= steps or at_s > begin_s + horizon_s:
-                return Ended(math.inf, elapsed_s, self.steps)
+                return ended
             self._advance(at_s)
 
     def _step(self) -> CycleResult:
@@ -480,7 +483,7 @@ def settled(world: World) -> Settled:
         found.evictions += result.evictions
 
     course = Course(world, None, watch=watch)
-    course.run(-1, MOST_CYCLES, math.inf)
+    course.run((), MOST_CYCLES, math.inf)
     last = results[-1]
     found.cycles = len(results)
     found.is_quiet = not (len(last.bind_tasks) or len(last.evict_tasks))

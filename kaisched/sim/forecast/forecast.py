@@ -1,9 +1,9 @@
-"""The forecast of a job's start: a band over several courses of events, and what it assumes."""
+"""Forecasts of when jobs start: bands over several courses of events, and what they assume."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -55,21 +55,21 @@ def world_of(result: CycleResult) -> World:
     return World(session.snapshot, session.usage, session.policy, session.memory, session.now_s)
 
 
-def forecast(
+def forecasts(
     world: World,
-    job: int,
+    jobs: Collection[int],
     past: Past,
     *,
     draws: int = DRAWS,
     steps: int = STEPS,
     run_times: RunTimes | None = None,
     is_late: Callable[[], bool] = lambda: False,
-) -> Forecast:
-    """Return when a waiting job may start. Equal arguments give an equal forecast.
+) -> dict[int, Forecast]:
+    """Return when each of some waiting jobs may start. Equal arguments give equal forecasts.
 
     Args:
         world: what is known now.
-        job: the row of the job.
+        jobs: the rows of the jobs.
         past: what is known of the past.
         draws: the number of courses; one is enough where nothing is left to chance.
         steps: the most cycles of each; fewer on a large cluster.
@@ -77,6 +77,8 @@ def forecast(
         is_late: asked after each course, whether no other one may begin.
 
     """
+    if not jobs:
+        return {}
     snapshot = world.snapshot
     times = run_times or RunTimes(snapshot, world.now_s, past)
     rows = _ROWS + len(snapshot.tasks.name) + len(snapshot.nodes) + len(snapshot.queues)
@@ -84,11 +86,19 @@ def forecast(
     draws = draws if _has_chance(world, times, past) else 1
     ended: list[Ended] = []
     for draw in range(draws):
-        ended.append(_course(world, past, times, draw).run(job, steps, HORIZON_S))
+        ended.append(_course(world, past, times, draw).run(jobs, steps, HORIZON_S))
         if is_late():
             break
-    started = sorted(it.started_s for it in ended)
-    looked = [it.looked_s for it in ended if it.started_s == math.inf]
+    assumptions = tuple(_assumptions(snapshot, times, past, world.now_s))
+    return {job: _foreseen(job, ended, len(ended) < draws, assumptions) for job in jobs}
+
+
+def _foreseen(
+    job: int, ended: Sequence[Ended], is_cut: bool, assumptions: tuple[str, ...]
+) -> Forecast:
+    """Return what courses say of a job."""
+    started = sorted(it.started_s.get(job, math.inf) for it in ended)
+    looked = [it.looked_s for it in ended if job not in it.started_s]
     return Forecast(
         earliest_s=_quantile(started, _EARLY),
         median_s=_quantile(started, _MIDDLE),
@@ -97,8 +107,8 @@ def forecast(
         started=len(ended) - len(looked),
         looked_s=min(looked, default=math.inf),
         cycles=sum(it.steps for it in ended),
-        is_cut=len(ended) < draws,
-        assumptions=tuple(_assumptions(snapshot, times, past, world.now_s)),
+        is_cut=is_cut,
+        assumptions=assumptions,
     )
 
 

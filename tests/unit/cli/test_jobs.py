@@ -164,3 +164,42 @@ def test_kubectl_completes_names_too(url, monkeypatch, capsys):
     for line, found in ((["why", "b-"], "b-0"), (["jobs", "--queue", "ro"], "root")):
         app.complete_main(line)
         assert capsys.readouterr().out.splitlines()[0] == f"{found}\t"
+
+
+RUNS = """
+apiVersion: v1
+kind: Pod
+metadata:
+  name: {name}
+  namespace: team
+  creationTimestamp: "2026-01-01T00:00:0{at}Z"
+  labels: {{kai.scheduler/queue: a}}
+  annotations: {{kaisched.io/run-seconds: "600"}}
+spec:
+  schedulerName: kaisched
+  containers: [{{name: main, resources: {{limits: {{nvidia.com/gpu: "8"}}}}}}]
+---"""
+
+
+def test_when_each_waiting_job_may_start(run, tmp_path):
+    """Of a node of eight GPUs three jobs of all of them and ten minutes each have one at a time."""
+    file = tmp_path / "line.yaml"
+    pods = "".join(RUNS.format(name=f"r{at}", at=at) for at in range(3))
+    file.write_text(NODE % "n0" + QUEUE % ("a", "", 8, -1) + pods, encoding="utf-8")
+    code, out, _ = run("jobs", "-f", file, "--when", "-o", "json")
+    assert code == 0
+    document = json.loads(out)
+    starts = {it["workload"]["name"]: it["when"] for it in document["jobs"]}
+    assert starts["r0"]["latestSeconds"] == 0
+    assert starts["r1"]["latestSeconds"] == pytest.approx(600, rel=0.02)
+    assert starts["r2"]["latestSeconds"] == pytest.approx(1200, rel=0.02)
+    assert "3 jobs as declared" in document["assumptions"][0]
+    _, out, _ = run("jobs", "-f", file, "--when")
+    heads, *rows = cells(out)
+    assert heads[-4:] == ["STARTS", "WHY", "OR", "WHERE"]
+    of_job = {row[1]: " ".join(row) for row in rows}
+    assert " now " in of_job["team/r0"]
+    assert " in 10m " in of_job["team/r1"]
+    assert "assumed: run times: 3 jobs as declared" in out
+    _, out, _ = run("jobs", "-f", file, "--when", "-o", "csv")
+    assert out.splitlines()[0].endswith("startEarliestSeconds,startLatestSeconds")

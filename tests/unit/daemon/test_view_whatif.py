@@ -12,8 +12,10 @@ from kaisched.daemon.access import open_access
 from kaisched.daemon.http_wire import Request
 from kaisched.daemon.view_pages import ViewPages
 from kaisched.daemon.view_whatif import KEPT_S, Whatif
-from kaisched.engine.recording import read_recording
+from kaisched.engine.recording import read_recording, replay
 from kaisched.errors import ClusterUnavailable, ConfigError
+from kaisched.view.publisher import Publisher
+from kaisched.view.reading import Sight
 
 TEAMS = Path(__file__).parents[3] / "docs" / "examples" / "two-teams.yaml"
 
@@ -65,8 +67,27 @@ def test_a_worker_submits_a_job_and_foresees_another(shard):
     foreseen = json.loads(whatif.forecast("", "vision/sweep"))["when"]
     assert foreseen["courses"] >= 1
     assert foreseen["assumptions"]
+    starts = json.loads(whatif.starts(""))["jobs"]
+    assert all(it["when"]["courses"] >= 1 for it in starts)
+    assert {it["state"] for it in starts} <= {"pending", "partly"}
     with pytest.raises(ConfigError, match="is no queue"):
         whatif.submission("", "--help", 1, 1)
+
+
+def test_starts_are_told_of_the_jobs_that_a_reader_sees(shard):
+    """The gang of vision and the job of speech start; sweep waits, over the limit of vision."""
+    publisher, result = Publisher("default"), replay(shard.recording).result
+    publisher.take(result, cycle=1, time_s=0.0, duration_s=0.0)
+    whatif = Whatif(lambda: [shard])
+    told = {}
+    for queue in ("vision", "speech"):
+        sight = Sight(sees_all=False, of_queue=lambda it, queue=queue: it == queue)
+        pages = ViewPages(lambda: [publisher], lambda _, it=sight: it, whatif=whatif)
+        request = Request({"starts": ["true"]}, "", "localhost", "/api/v1/whatif")
+        told[queue] = json.loads(pages.pages["/api/v1/whatif"].make(request).body)["starts"]
+    (sweep,) = (it for it in told["vision"] if "sweep" in it)
+    assert told["vision"][sweep]["started"] == 0
+    assert not any("vision" in it for it in told["speech"])
 
 
 def test_the_loop_is_asked_every_half_minute_at_most(shard):

@@ -2,7 +2,7 @@
 
 import { Colours } from "../colour.js";
 import { h } from "../dom.js";
-import { age, count, NONE, plural, stamp } from "../format.js";
+import { age, count, duration, NONE, plural, stamp } from "../format.js";
 import { empty, field, jobLink, pager, queueLink, stateBadge, table, titleOf, words } from "../parts.js";
 import { jobPage } from "./job.js";
 
@@ -69,8 +69,47 @@ function list(data, ctx) {
         "aria-pressed": String(reason === params.reason),
         onclick: () => go({ reason: reason === params.reason ? "" : reason }) },
         words(reason), h("b", {}, count(number))))),
+    starts(data, ctx),
     h("div", { class: "card" }, jobTable(data, ctx, new Colours(data.queues))),
   ];
+}
+
+/** When the waiting jobs may start: asked for, since a worker runs the cycle ahead for some seconds. */
+function starts(data, ctx) {
+  const { local } = ctx;
+  const isAny = data.jobs.some((it) => it.reason);
+  if (!isAny && !local.starts) return null;
+  const ask = async () => {
+    Object.assign(local, { foresees: true, wrongStarts: null });
+    ctx.draw();
+    try {
+      local.starts = await ctx.get("/whatif", { starts: true });
+    } catch (wrong) {
+      local.wrongStarts = wrong;
+    }
+    local.foresees = false;
+    ctx.draw();
+  };
+  const found = local.starts;
+  return h("div", { class: "row" },
+    h("button", { type: "button", disabled: !!local.foresees, onclick: ask },
+      local.foresees ? "Running ahead …" : found ? "Foresee again" : "Foresee when they start"),
+    found && h("span", { class: "muted small" }, found.enabled === false
+      ? "Not offered here: set snapshots.enabled: true, or use kaisched jobs --when."
+      : `assumed: ${found.assumptions.join("; ")}`),
+    local.wrongStarts && h("p", { class: "notice bad", role: "alert" },
+      local.wrongStarts.message, " ", local.wrongStarts.fix));
+}
+
+/** A forecast in a few words. */
+function startOf(it) {
+  if (!it) return NONE;
+  const { earliestSeconds: earliest, latestSeconds: latest } = it;
+  if (latest === 0) return "now";
+  if (!it.started) return `after ${duration(it.lookedAheadSeconds)}`;
+  if (latest === null) return `${duration(earliest)} or later`;
+  const [first, last] = [duration(earliest), duration(latest)];
+  return first === last || !earliest ? `in ${last}` : `${first} to ${last}`;
 }
 
 /** The jobs of a document as a table with a pager. */
@@ -80,10 +119,12 @@ export function jobTable(data, ctx, colours) {
       ? "Those that match are of queues that you may not get." : "Nothing matches, or nothing is there.");
   }
   const hasUsers = data.jobs.some((it) => it.user);
+  const foreseen = ctx.local.starts?.starts;
   const columns = [
     { title: "Job" }, { title: "State" }, { title: "Queue", from: "wide" },
     ...(hasUsers ? [{ title: "User", from: "mid" }] : []),
     { title: "GPUs", number: true }, { title: "Pods", number: true, from: "wide" }, { title: "For", number: true },
+    ...(foreseen ? [{ title: "Starts", number: true }] : []),
     { title: "Place", number: true, from: "wide" }, { title: "Nodes", from: "wide" },
   ];
   const rows = data.jobs.map((it) => ({
@@ -96,6 +137,7 @@ export function jobTable(data, ctx, colours) {
       ...(hasUsers ? [it.user || NONE] : []),
       held(it.gpus.held, it.gpus.pending), held(it.pods.running, it.pods.pending),
       h("span", { title: `${it.reason ? "waits" : "runs"} since ${stamp(it.since)}` }, age(it.since, ctx.now)),
+      ...(foreseen ? [startOf(foreseen[it.podGroup])] : []),
       it.place ? `${count(it.place.position)} of ${count(it.place.of)}` : NONE,
       nodesOf(it),
     ],

@@ -20,7 +20,7 @@ from kaisched.objects.gangs import KNOWN
 from kaisched.objects.labels import time_of
 from kaisched.objects.load import load_text, workloads_among
 from kaisched.sim.forecast.course import NewJob, World, with_jobs
-from kaisched.sim.forecast.forecast import Forecast, forecast, world_of
+from kaisched.sim.forecast.forecast import Forecast, forecasts, world_of
 from kaisched.sim.forecast.past import Lengths, Past, RunTimes, past_of, upcoming
 from kaisched.testing import ClusterBuilder
 from tests.benchmarks.forecasts import holds
@@ -36,6 +36,10 @@ kind: PodGroup
 metadata: {name: %s, namespace: team}
 spec: {minMember: 1, queue: %s}
 ---"""
+
+
+def forecast(world, job, past, **more):
+    return forecasts(world, [job], past, **more)[job]
 
 
 def pod(name, queue, gpus, run_s):
@@ -373,3 +377,15 @@ def test_what_the_measured_error_counts_as_held(band, actual_s, is_held):
     started = 10 if first_s < math.inf else 0
     seen = Forecast(first_s, first_s, last_s, 10, started, 7200.0, 90, False, ())
     assert holds(seen, actual_s) is is_held
+
+
+def test_jobs_that_are_foreseen_together_are_foreseen_as_alone(line):
+    snapshot = cluster_of(line).snapshot()
+    world = World(snapshot, None, POLICY, Memory(), NOW_S)
+    past = past_of(load_text(line, "test").objects, snapshot, NOW_S, ("kaisched",))
+    rows = range(len(snapshot.jobs.name))
+    together = forecasts(world, rows, past)
+    bands = {row: (it.earliest_s, it.latest_s, it.started) for row, it in together.items()}
+    alone = {row: forecast(world, row, past) for row in rows}
+    assert bands == {row: (it.earliest_s, it.latest_s, it.started) for row, it in alone.items()}
+    assert len(set(bands.values())) > 4
