@@ -275,11 +275,11 @@ def tune(
 _DEMO_TRACE: Final = "philly-2017"
 _DAY_S: Final = 86_400.0
 _DEMO_FROM_DAY: Final = 49
-_DEMO_UNTIL_DAY: Final = 53
+_DEMO_UNTIL_DAY: Final = 51
 _DEMO_NODES: Final = 48
 _DEMO_GPUS_PER_NODE: Final = 8
 _BEFORE: Final = (
-    "Four busy days of Microsoft's Philly cluster of 2017: real jobs, its virtual\n"
+    "Two busy days of Microsoft's Philly cluster of 2017: real jobs, its virtual\n"
     "clusters as queues, {nodes} nodes, and the very cycle that the daemon runs.\n"
 )
 _AFTER: Final = """
@@ -292,7 +292,7 @@ Try next: kaisched simulate --from 28d --until 35d --quota published"""
 def demo(
     progress: options.Progress = None,
 ) -> None:
-    """Show fair share at work on four days of a real trace. Needs no cluster."""
+    """Show fair share at work on two days of a real trace. Needs no cluster."""
     from kaisched.cli.runs import timed  # noqa: PLC0415 - not for the help
     from kaisched.engine.policy import default_policy  # noqa: PLC0415 - not for the help
     from kaisched.sim.output.tables import table_of  # noqa: PLC0415 - not for the help

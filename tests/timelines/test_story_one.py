@@ -24,7 +24,7 @@ def told(**raw):
     "case",
     [
         Case(16, 1, (1, 1), weeks=3),
-        Case(2, 0.25, (1, 5), weeks=3),
+        Case(2, 0.25, (1, 5), hours=5.0, weeks=3),
         Case(3, 4, (1, 2, 3), hours=5.0, weeks=3),
         Case(100, 2, (1, 1, 2, 2, 3), "department", hours=5.0, weeks=3),
         Case(16, 0.25, (1, 3, 5), "limit", hours=24.0, weeks=3),
