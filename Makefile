@@ -12,6 +12,7 @@
 #   make sharing  churn and faults of pods that share GPUs, MINUTES=20 SEED=by chance
 #   make claims   churn and faults of pods with claims on devices, MINUTES=20 SEED=by chance
 #   make lock     the lock files again, after a change of pyproject.toml (UPGRADE=1: newest versions)
+#   make wheel    the wheels of kaisched and of the API server that it plays with, below dist/
 #   make sbom     what is installed at run time, with licences, as build/sbom.cdx.json
 #   make clean    remove what the above made
 
@@ -72,7 +73,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # Two pips in one environment would trip over each other.
 .NOTPARALLEL:
 
-.PHONY: demo test fuzz mutants without-proportion check static format lint types imports spelling docs example bench chaos sharing claims lock sbom clean help
+.PHONY: demo test fuzz mutants without-proportion check static format lint types imports spelling docs example bench chaos sharing claims lock wheel sbom clean help
 
 help:
 	@sed -n 's/^#   \(make .*\)/\1/p' Makefile
@@ -126,6 +127,10 @@ example: $(PACKAGE) $(DEV)
 
 bench: $(PACKAGE) $(DEV)
 	$(BIN)/python -m tests.benchmarks $(ARGS)
+
+wheel: $(PACKAGE)
+	rm -rf dist
+	$(PIP) wheel --no-deps --no-build-isolation --wheel-dir dist . ./plugins/apiserver
 
 sbom: $(PACKAGE)
 	@mkdir -p build

@@ -74,6 +74,9 @@ COMMANDS: Final = {
     "explain": Entry(_CLI + "explain", "Say what a setting means: fairness over time."),
     "simulate": Entry(_CLI + "simulate", "Run a trace or a workload in virtual time.", "simulate"),
     "tune": Entry(_CLI + "simulate", "Find the best settings for a scenario.", "tune"),
+    "examples": Entry(
+        _CLI + "examples", "List the examples that come with kaisched, or write them."
+    ),
     "playground": Entry(
         _CLI + "run",
         "Serve a cluster to play with, for kubectl and the scheduler.",

@@ -149,6 +149,7 @@ LINES = {
     ],
     "run": [["-c", "settings"], ["-c", EVIL], ["--shard", "shard"]],
     "version": [[], [EVIL]],
+    "examples": [[], ["--into", f"below/{EVIL}"], [EVIL]],
     "whatif submit": [
         ["-f", "cluster", "--queue", EVIL],
         ["-f", "odd", "job.yaml"],
