@@ -81,8 +81,15 @@ PARTS: Final[dict[str, Part]] = {
     ),
 }
 
+_LEDGER: Final = f"{HOST}/framework/session/ledger.py"
 _RECLAIM: Final = f"{POLICY}/proportion/reclaim.py"
 ARGUED: Final[dict[tuple[str, str], str]] = {
+    (_LEDGER, "if count == 1 or (count and self._are_of_one_podset(tasks)):: or -> and"): (
+        "the ways of counting give the same sums"
+    ),
+    (_LEDGER, "return bool(np.count_nonzero(podsets == podsets[0]) == len(podsets)): 0 -> 1"): (
+        "all are equal to the first or to the second, or not all are equal"
+    ),
     (_RECLAIM, "above, begin, end = -1, 0, len(tree): 1 -> 2"): (
         "rows begin at 0: a search for the row after -2 finds the same place"
     ),

@@ -271,3 +271,20 @@ def test_a_start_in_the_future_protects_for_the_minimum_runtime_and_no_longer():
         return [it.pod for it in result.evictions]
 
     assert [evicted(later_s) for later_s in (0, 599, 600)] == [[], [], ["default/x"]]
+
+
+def test_of_ray_workers_no_group_starts_before_the_others_have_room(tmp_path):
+    """Group w2 has no room, so nothing starts; what is in its way moves, and then all starts."""
+    name = "ray-worker-group-without-room.yaml"
+    text = (HERE / name).read_text(encoding="utf-8")
+    for piece in ("preemptible", "non-preemptible"):
+        file = tmp_path / f"{piece}.yaml"
+        label = f"labels:\n    kai.scheduler/preemptibility: {piece}"
+        file.write_text(text.replace("uid: uid-default-x\n  labels:", f"uid: uid-x\n  {label}"))
+        found = binds(plan(read_plan_input([str(file)]), 3))
+        ray = {pod for pod in found if "/rc-" in pod}
+        if piece == "preemptible":
+            assert found["default/x"] == "n1"
+            assert {"default/rc-head", "default/rc-w1-0", "default/rc-w2-0"} <= ray
+        else:
+            assert ray == set()
