@@ -17,7 +17,7 @@ from kaisched.core.devices import charges
 from kaisched.units import UNLIMITED
 
 if TYPE_CHECKING:
-    from kaisched.core.axis import Amounts, BoolVec
+    from kaisched.core.axis import Amounts, RowVec
     from kaisched.core.snapshot import Snapshot
 
 
@@ -30,7 +30,7 @@ def within_quotas(snapshot: Snapshot) -> Snapshot:
     bounded = quota != UNLIMITED
     bounded[PODS] = False  # nobody has a quota of pod slots
     excess = np.where(bounded, snapshot.allocated_non_preemptible - quota, 0)
-    over: BoolVec = (excess > 0).any(axis=0)
+    over = np.any(excess > 0, axis=0)
     if not over.any():
         return snapshot
     tasks, jobs = snapshot.tasks, snapshot.jobs
@@ -54,7 +54,7 @@ def within_quotas(snapshot: Snapshot) -> Snapshot:
     )
 
 
-def _by_job(snapshot: Snapshot, rows: Amounts) -> dict[int, Amounts]:
+def _by_job(snapshot: Snapshot, rows: RowVec) -> dict[int, Amounts]:
     """Return what each job holds with some tasks, ``(R,)``."""
     found: dict[int, Amounts] = {}
     each = charges(snapshot, rows)
