@@ -34,7 +34,8 @@ class Aversion:
         asked = pod.constraints.pod_anti_affinity if pod.state != TaskState.GONE else ()
         if not asked and pod.key not in self._of_pod:
             return
-        terms = tuple({replace(it, topology_key=""): None for it in asked})
+        counting = filter(None, (it.for_others for it in asked))
+        terms = tuple({replace(it, topology_key=""): None for it in counting})
         if self._of_pod.get(pod.key, ()) == terms:
             return
         for term in terms:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, NamedTuple, TypeVar
 
 from kaisched.cluster.rows import LOWEST_PRIORITY
@@ -100,6 +100,8 @@ class Ours:
     offers_shares: bool = False
     """Whether pods may share GPUs as parts of cards: whether that can be carried out."""
     sharing: Sharing = NO_SHARING
+    has_tenants: bool = False
+    """Whether authors of pods may not trust each other: what one writes binds no other's pods."""
 
     def has(self, meta: ObjectMeta) -> bool:
         """Tell whether an object is in the node pool."""
@@ -229,7 +231,9 @@ def constraints_of(pod: Pod, ours: Ours) -> Constraints:
         tolerations=_tolerations(spec),
         host_ports=_host_ports(spec),
         pod_affinity=_pod_terms(near.required if near else (), pod),
-        pod_anti_affinity=_pod_terms(away.required if away else (), pod),
+        pod_anti_affinity=_pod_terms(
+            away.required if away else (), pod, pod.metadata.namespace if ours.has_tenants else ""
+        ),
         spread=_spread(pod, _MUST),
         preferences=_preferences(pod, affinity or Affinity()),
         devices=_devices(pod, ours),
@@ -355,8 +359,9 @@ def _host_ports(spec: PodSpec) -> tuple[tuple[str, str, int], ...]:
     return tuple(sorted(found))
 
 
-def _pod_terms(terms: Iterable[PodAffinityTerm], pod: Pod) -> tuple[PodTerm, ...]:
-    return tuple(sorted({_pod_term(term, pod) for term in terms}, key=repr))
+def _pod_terms(terms: Iterable[PodAffinityTerm], pod: Pod, home: str = "") -> tuple[PodTerm, ...]:
+    found = {replace(_pod_term(term, pod), home=home) for term in terms}
+    return tuple(sorted(found, key=repr))
 
 
 def _pod_term(term: PodAffinityTerm, pod: Pod) -> PodTerm:

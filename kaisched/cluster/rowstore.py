@@ -79,6 +79,12 @@ class JobPast:
     evicted_s: float | None = None
 
 
+MOST_STRANGE: Final = 32
+"""So many resources that no node offers are counted by their names; further ones as one."""
+OF_NO_NODE: Final = "resources-of-no-node"
+"""The name of that one, which no node has either."""
+
+
 class RowStore:
     """Rows of one shard, and frozen views of them. Not for several threads at once.
 
@@ -124,6 +130,12 @@ class RowStore:
         self._has_queue_terms = False
         """Whether shapes may have terms of queues."""
         self._snapshot: Snapshot | None = None
+        self._offered: set[str] = set()
+        """Resources that some node has offered."""
+        self._strange = 0
+        """How many resources of the axis no node had offered when they joined it."""
+        self.unlisted: set[str] = set()
+        """Resources that did not join it."""
 
     def touch(self) -> None:
         """Record that something has changed, so that the next snapshot is a new one."""
@@ -137,6 +149,15 @@ class RowStore:
         self.nodes.put(node)
         # Queues count these as GPUs or parts of them, whether or not a pod asks for them.
         self.widen_axis(filter(is_part_of_gpus, node.allocatable))
+        self._offered.update(node.allocatable)
+
+    def listed(self) -> set[str]:
+        """Let resources join the axis that a node offers by now; return which."""
+        found = self.unlisted & self._offered
+        if found:
+            self.unlisted -= found
+            self.widen_axis(sorted(found))
+        return found
 
     def remove_node(self, name: str) -> None:
         """Drop a node. Its tasks stay as they are, on no known node, until they are said to end."""
@@ -184,10 +205,27 @@ class RowStore:
     def shape_of(self, request: Mapping[str, int], constraints: Constraints) -> int:
         """Return the number of a shape, which stays good until the next compaction only."""
         needed = {name: amount for name, amount in request.items() if amount and name != "pods"}
+        needed = self._countable(needed)
         if (shape := self.shapes.find(needed, constraints)) >= 0:
             return shape
         self.widen_axis(needed)
         return self.shapes.add(needed, constraints)
+
+    def _countable(self, needed: dict[str, int]) -> dict[str, int]:
+        """Return what a pod needs, with one name for the resources of no node that are too many.
+
+        Each resource of the axis makes every cycle longer, and anybody can make up names.
+        """
+        known, offered = self.axis.position, self._offered
+        strange = [it for it in needed if "/" in it and it not in known and it not in offered]
+        if not strange:
+            return needed
+        if self._strange + len(strange) <= MOST_STRANGE:
+            self._strange += len(strange)
+            return needed
+        self.unlisted.update(strange)
+        rest = {name: amount for name, amount in needed.items() if name not in self.unlisted}
+        return {**rest, OF_NO_NODE: 1}
 
     def widen_axis(self, names: Iterable[str]) -> None:
         """Count these resources too."""

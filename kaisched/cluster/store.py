@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from typing import Any
 
@@ -11,6 +12,7 @@ from kaisched.cluster.aversion import Aversion
 from kaisched.cluster.claims.device_claims import DEVICE_OBJECTS, DeviceClaims
 from kaisched.cluster.declared import Declared, Problem, fault_of
 from kaisched.cluster.facts import STUCK_AFTER_S, Facts, KnownPods, SentOf
+from kaisched.cluster.firmness import within_quotas
 from kaisched.cluster.grouping import Membership, Owner
 from kaisched.cluster.members import OWNER_WAIT_S, Members
 from kaisched.cluster.nodes import node_row
@@ -81,7 +83,8 @@ class StateStore:
 
         """
         whose = frozenset(schedulers), node_pool, tuple(gpu_resources)
-        self.ours = Ours(*whose, offers_shares and not sharing.share_class, sharing)
+        has_shares = offers_shares and not sharing.share_class
+        self.ours = Ours(*whose, has_shares, sharing, has_tenants=checks_queues)
         self.rows = RowStore(extended)
         self.pods = KnownPods()
         self.pools = PoolBook(self.ours, owners or SharedOwners().seat(node_pool))
@@ -104,6 +107,8 @@ class StateStore:
             self.rows.cards.hold_by(self.facts.sharing)
         self._layouts = self._compactions = 0
         """The layouts of nodes and the compactions of rows that were last acted upon."""
+        self._eased: tuple[Snapshot, Snapshot] | None = None
+        """The rows' last snapshot, and the same with work beyond quotas as preemptible."""
         self._frozen: tuple[Snapshot, Snapshot] | None = None
         """The rows' last snapshot, and the same with its optional parts."""
 
@@ -124,10 +129,19 @@ class StateStore:
         self.declared.record_node(node.name)
         is_new = not self.rows.nodes.is_known(row.name)
         self.rows.put_node(self.device_claims.gpus.with_gpus(row))
+        if listed := self.rows.listed():
+            self._ask_anew(listed)
         if is_new:
             for pod in list(self.pods.strangers.values()):
                 if self.facts.sent.node_of(pod) == row.name:
                     self._take_in(pod)
+
+    def _ask_anew(self, resources: AbstractSet[str]) -> None:
+        """Give pods that ask for some resources another row: these are counted by name now."""
+        for pod, _ in list(self.pods.values()):
+            if not resources.isdisjoint(pod.request):
+                self._drop(pod.key, is_over=False)
+                self._take_in(pod)
 
     def remove_node(self, name: str) -> None:
         """Drop a node; its pods stay until they are said to end."""
@@ -277,10 +291,24 @@ class StateStore:
 
     def _member_of(self, pod: PodRow) -> Membership | None:
         """Return the membership of a pod that is ours to place now; None for another's."""
-        if not pod.is_ours or not (self.pools.is_on or self.ours.has(pod.meta)):
+        if not pod.is_ours:
+            return None
+        if self._is_kept(pod):
+            return self.members.of(pod)
+        if not (self.pools.is_on or self.ours.has(pod.meta)):
             return None
         member = self.members.of(pod)
         return member if self.pools.admits(pod, member) else None
+
+    def _is_kept(self, pod: PodRow) -> bool:
+        """Tell whether a pod on a node of ours names another pool, where tenants may write that.
+
+        It would else hold our room, count in no queue of ours, and never give way.
+        """
+        if not self.ours.has_tenants or self.ours.has(pod.meta):
+            return False
+        is_here = self.rows.nodes.is_known(self.facts.sent.node_of(pod))
+        return is_here and pod.state != TaskState.GONE
 
     def _place(
         self,
@@ -571,7 +599,14 @@ class StateStore:
         if rows.compactions != self._compactions:
             self._compactions = rows.compactions
             claims.specs.keep({use.spec for it in bare.shapes.constraints for use in it.claims})
-        return self._with_the_rest(bare, uncounted)
+        return self._with_the_rest(self._within_quotas(bare), uncounted)
+
+    def _within_quotas(self, bare: Snapshot) -> Snapshot:
+        if not self.ours.has_tenants:
+            return bare
+        if self._eased is None or self._eased[0] is not bare:
+            self._eased = bare, within_quotas(bare)
+        return self._eased[1]
 
     def _with_the_rest(
         self, bare: Snapshot, uncounted: Mapping[int, Mapping[frozenset[str], int]]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
@@ -125,6 +125,17 @@ class PodTerm:
     """matchLabels as In requirements, and matchExpressions; all must hold."""
     match_none: bool = False
     """A missing selector matches no pod."""
+    home: str = ""
+    """The only namespace whose pods its own pod keeps away, once that has a node; empty for all."""
+
+    @property
+    def for_others(self) -> PodTerm | None:
+        """The term as it counts for pods that come later; None where it does not."""
+        if not self.home:
+            return self
+        if self.all_namespaces or self.home in self.namespaces:
+            return replace(self, namespaces=(self.home,), all_namespaces=False)
+        return None
 
     def selects(self, namespace: str, labels: Mapping[str, str]) -> bool:
         """Tell whether it is about pods of a namespace with such labels."""

@@ -113,7 +113,7 @@ class KubernetesCluster:
         self._sent: deque[tuple[float, str]] = deque()  # (when to read it, pod), in order
         self._protected: dict[tuple[str, str], float] = {}
         self._plans, self._backends = Plans(), (VolumeBackend(), *backends)
-        self._evictor = Evictor(self._writers, self._protect)
+        self._evictor = Evictor(self._writers, self._protect, store.ours.has_tenants)
         self._marks = StaleMarks(self._writers, lambda work: queue.put(NOMINATE, work))
         self._nominated: dict[str, str] = {}  # by the last cycle, and not by a plan
         self._observed: set[tuple[str, str, str]] = set()

@@ -71,6 +71,8 @@ class Evictor:
     writers: Writers
     protect: Callable[[str, str, float], None]
     """Called with (pod, UID, seconds) for each pod whose eviction the server refuses."""
+    has_tenants: bool = False
+    """Whether who reads a pod may not know for whom it goes: the jobs of other queues."""
 
     def promise(self, nominate: Nominate) -> Verdict:
         """Write the promised node into the status of a waiting pod; check that it still waits."""
@@ -160,7 +162,8 @@ class Evictor:
         """Delete a victim, whatever disruption budgets say."""
         writers = self.writers
         if not is_dry_run:
-            writers.patch_status(evict.pod, evict.uid, {"conditions": _target(evict)})
+            conditions = _target(self._reason(evict))
+            writers.patch_status(evict.pod, evict.uid, {"conditions": conditions})
         options = self._options(evict, is_dry_run=is_dry_run)
         body = {"apiVersion": "v1", "kind": "DeleteOptions", **options}
         return writers.client.call("DELETE", path_of(evict.pod), body=body)
@@ -175,7 +178,14 @@ class Evictor:
 
     def _report(self, evict: Evict) -> None:
         self.writers.log.debug("pod_evicted", **_told(evict))
-        self.writers.note(Note(evict.pod, evict.uid, "Evicted", "Evicting", evict.reason, True))
+        reason = self._reason(evict)
+        self.writers.note(Note(evict.pod, evict.uid, "Evicted", "Evicting", reason, True))
+
+    def _reason(self, evict: Evict) -> str:
+        """Return the reason as whoever may read the pod may know it; the log has all of it."""
+        if not self.has_tenants or evict.beneficiary_queue in {"", evict.queue}:
+            return evict.reason
+        return f"{evict.action}: its room goes to a job of another queue"
 
 
 def _told(evict: Evict) -> dict[str, str]:
@@ -188,13 +198,13 @@ def _told(evict: Evict) -> dict[str, str]:
     }
 
 
-def _target(evict: Evict) -> list[dict[str, str]]:
+def _target(reason: str) -> list[dict[str, str]]:
     return [
         {
             "type": "DisruptionTarget",
             "status": "True",
             "reason": "PreemptionByScheduler",
-            "message": evict.reason,
+            "message": reason,
         }
     ]
 

@@ -525,8 +525,23 @@ class Work:
 
     def _told_now(self, row: int, advice: Sequence[Advice], turns: Turns) -> Told:
         tried = datetime.fromtimestamp(self._now_s, UTC).strftime("tried %Y-%m-%d %H:%M UTC")
-        text = sentence_of(advice, tried, _words, lambda: turns.ahead_of(row))
+        words = partial(_words_for, self._session, row)
+        text = sentence_of(advice, tried, words, lambda: turns.ahead_of(row))
         return Told(self._code, self._subject_of(row), tuple(advice), text, self._now_s)
+
+
+def _words_for(session: Session, row: int, advice: Advice) -> str:
+    """Name a change for whoever may read a job, which may not be who may read the one that ends."""
+    if advice.kind is Kind.END:
+        jobs, names = session.jobs, list(session.jobs.name)
+        other = names.index(advice.changes[0].on) if advice.changes[0].on in names else row
+        queue = int(jobs.queue_of_job[other])
+        if queue >= 0 and queue != int(jobs.queue_of_job[row]):
+            unnamed = replace(
+                advice.changes[0], title=f"a job of queue {session.queues.name[queue]}"
+            )
+            return _words(replace(advice, changes=(unnamed, *advice.changes[1:])))
+    return _words(advice)
 
 
 def _words(advice: Advice) -> str:

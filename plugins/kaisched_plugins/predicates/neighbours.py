@@ -137,7 +137,7 @@ class PodTerms:
         if not (asked.pod_affinity or asked.pod_anti_affinity):
             return
         own = asked.label_set
-        for term in asked.pod_anti_affinity:
+        for term in filter(None, (it.for_others for it in asked.pod_anti_affinity)):
             self.holders.add(term, shape)
         averse = [
             term.topology_key
