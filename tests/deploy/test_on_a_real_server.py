@@ -4,6 +4,7 @@
 """
 
 import time
+from contextlib import contextmanager
 
 import msgspec
 import pytest
@@ -186,18 +187,9 @@ def test_the_namespace_admits_the_pod_that_is_deployed(server):
 # -- the queues' gate ----------------------------------------------------------------------------
 
 
-@pytest.fixture
-def person(server):
-    """Somebody who may make anything, and use the queue `theirs`."""
-    rights = [
-        {"apiGroups": ["*"], "resources": ["*"], "verbs": ["create", "update"]},
-        {
-            "apiGroups": ["scheduling.run.ai"],
-            "resources": ["queues"],
-            "resourceNames": ["theirs"],
-            "verbs": ["use"],
-        },
-    ]
+@contextmanager
+def somebody(server, *rights):
+    """A client with these rights and no other."""
     rbac = "rbac.authorization.k8s.io"
     place = server.rig.namespace
     objects = [
@@ -206,7 +198,7 @@ def person(server):
             "apiVersion": f"{rbac}/v1",
             "kind": "ClusterRole",
             "metadata": {"name": "test-person"},
-            "rules": rights,
+            "rules": list(rights),
         },
         {
             "apiVersion": f"{rbac}/v1",
@@ -216,12 +208,55 @@ def person(server):
             "roleRef": {"kind": "ClusterRole", "name": "test-person", "apiGroup": rbac},
         },
     ]
-    for obj in objects:
-        assert server.create(obj).is_done
-    client = Client(as_account(server, place, "ann"))
-    yield lambda obj: client.call("POST", server.path(obj) + "?dryRun=All", body=obj)
-    for obj in objects:
-        server.remove(obj)
+    try:
+        for obj in objects:
+            assert server.create(obj).is_done
+        yield Client(as_account(server, place, "ann"))
+    finally:
+        for obj in objects:
+            server.remove(obj)
+
+
+@pytest.fixture
+def person(server):
+    """Somebody who may make anything, and use the queue `theirs`."""
+    anything = {"apiGroups": ["*"], "resources": ["*"], "verbs": ["create", "update"]}
+    queue = {
+        "apiGroups": ["scheduling.run.ai"],
+        "resources": ["queues"],
+        "resourceNames": ["theirs"],
+        "verbs": ["use"],
+    }
+    with somebody(server, anything, queue) as client:
+        yield lambda obj: client.call("POST", server.path(obj) + "?dryRun=All", body=obj)
+
+
+def test_a_tenant_asks_for_an_hour_to_end_at_most_and_for_no_node(server):
+    """A deletion has a grace too; who may bind may name a node."""
+    pods = {"apiGroups": [""], "resources": ["pods"], "verbs": ["create", "delete"]}
+    other, node = {"schedulerName": "other"}, {"nodeName": "n0"}
+    server.create(pod("there", **other, **node))
+    with somebody(server, pods) as client:
+
+        def made(**spec):
+            obj = pod("p", **other, **spec)
+            return client.call("POST", server.path(obj) + "?dryRun=All", body=obj)
+
+        def deleted(seconds):
+            path = f"{server.path(pod('there'))}/there?dryRun=All"
+            return client.call("DELETE", path, body={"gracePeriodSeconds": seconds})
+
+        until(lambda: made().is_done, what="taking the role up")
+        until(lambda: "pods/binding" in refusal(made(**node)), what="taking the policy up")
+        long = "terminationGracePeriodSeconds is 3601: at most 3600"
+        until(lambda: long in refusal(made(terminationGracePeriodSeconds=3601)))
+        assert made(terminationGracePeriodSeconds=3600).is_done
+        assert "gracePeriodSeconds is 315360000" in refusal(deleted(315_360_000))
+        assert deleted(30).is_done
+    binds = {"apiGroups": [""], "resources": ["pods/binding"], "verbs": ["create"]}
+    with somebody(server, pods, binds) as client:
+        until(lambda: made(**node).is_done, what="taking the role up")
+    server.rig.ask("DELETE", f"{server.path(pod('there'))}/there?gracePeriodSeconds=0")
 
 
 @pytest.mark.fault("H113")
