@@ -90,6 +90,13 @@ ARGUED: Final[dict[tuple[str, str], str]] = {
     (_LEDGER, "return bool(np.count_nonzero(podsets == podsets[0]) == len(podsets)): 0 -> 1"): (
         "all are equal to the first or to the second, or not all are equal"
     ),
+    (_LEDGER, "queue = int(self._queue_of_job[job]) if job >= 0 else -1: - -> "): (
+        "no statement moves a pod without a job"
+    ),
+    (
+        _LEDGER,
+        "return roll_up(leaf_amounts, tree) if len(tree.levels) > 1 else leaf_amounts: > -> >=",
+    ): "of one level the sums are the leaves' own",
     (_RECLAIM, "above, begin, end = -1, 0, len(tree): 1 -> 2"): (
         "rows begin at 0: a search for the row after -2 finds the same place"
     ),

@@ -241,3 +241,18 @@ def test_plugins_hear_of_evictions_that_are_taken_back():
     assert seen == {(TASK, 0): -1}
     statement.rollback()
     assert seen == {(TASK, 0): 0}
+
+
+@pytest.mark.parametrize("is_batch", [False, True])
+def test_what_goes_of_a_job_without_a_queue_is_charged_to_none(is_batch):
+    """Its queue was deleted while it ran; another queue of the same cluster holds nothing of it."""
+    running = Task("x-0", {"gpu": 1000}, state=TaskState.RUNNING, node="n0")
+    orphan = Job("x", "gone", (running,), root=Group("default", 1))
+    of = session(store(orphan, job("y")).snapshot())
+    before = of.ledger.held.copy()
+    row = of.tasks.name.index("default/x-0")
+    statement = of.statement()
+    statement.evict_all(np.array([row])) if is_batch else statement.evict(row)
+    assert (of.ledger.held == before).all()
+    statement.rollback()
+    assert (of.ledger.held == before).all()
