@@ -256,3 +256,23 @@ def test_the_reason_is_noted_for_people(writers, make_pod, plan):
     )
     assert plan(make_pod("p", nodeName="n0"), writers=writers).send() is None
     assert [(note.reason, note.text) for note in notes] == [("Evicted", "more than its share")]
+
+
+@pytest.mark.parametrize(
+    ("has_tenants", "whose", "said"),
+    [
+        (True, "b", "reclaim: its room goes to a job of another queue"),
+        (True, "a", "reclaimed for b/secret"),
+        (False, "b", "reclaimed for b/secret"),
+    ],
+)
+def test_who_reads_a_pod_is_not_told_of_jobs_of_other_queues(
+    writers, client, make_pod, has_tenants, whose, said
+):
+    uid, told = ready(client, make_pod, "v")["metadata"]["uid"], []
+    names = ("default/v", uid, "n0", "default/v", "reclaim", "b/secret", "reclaimed for b/secret")
+    evict = Evict(*names, 0, 0, queue="a", beneficiary_queue=whose)
+    heard = replace(writers, note=told.append)
+    assert not Evictor(heard, lambda *_: None, has_tenants).evict(evict, set()).why
+    assert said in repr(told)
+    assert ("secret" in repr(told)) == (said == "reclaimed for b/secret")
