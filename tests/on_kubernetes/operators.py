@@ -173,6 +173,11 @@ class Operator:
         self.end(self.names[-1])
 
 
+def of_container(name):
+    """A template of pods of one container."""
+    return {"spec": {"containers": [{"name": name, "image": "none"}]}}
+
+
 def owned(by):
     if by is None:
         return []
@@ -251,11 +256,12 @@ class Training(Operator):
 
     def start(self, spare=0):
         self.replicas = 2 + spare
+        same = {"restartPolicy": "OnFailure", "template": of_container("pytorch")}
         spec = {
             "elasticPolicy": {"minReplicas": 2, "maxReplicas": 9},
             "pytorchReplicaSpecs": {
-                "Master": {"replicas": 1, "restartPolicy": "OnFailure"},
-                "Worker": {"replicas": self.replicas, "restartPolicy": "OnFailure"},
+                "Master": {"replicas": 1, **same},
+                "Worker": {"replicas": self.replicas, **same},
             },
         }
         self.torch = self.make("PyTorchJob", "torch", spec)
@@ -714,13 +720,14 @@ class Volcano(Operator):
         self.spare = made[2:]
 
     def _spec(self):
+        same = {"template": of_container("m")}
         return {
             "schedulerName": "kaisched",
             "minAvailable": 3,
             "queue": "default",
             "tasks": [
-                {"name": "lead", "replicas": 1, "minAvailable": 1},
-                {"name": "work", "replicas": self.replicas, "minAvailable": 2},
+                {"name": "lead", "replicas": 1, "minAvailable": 1, **same},
+                {"name": "work", "replicas": self.replicas, "minAvailable": 2, **same},
             ],
         }
 
