@@ -1,10 +1,11 @@
 """Workloads of eight operators, with the pods that each of their controllers makes.
 
-Names, labels, annotations, owners, gates and the order are those of these releases: KubeRay 1.7.0,
-Kubeflow training operator 1.9.0, MPI operator 0.8.0, JobSet 0.12.0, LeaderWorkerSet 0.10.0, Spark
-operator 2.5.2, Grove 0.1.0-alpha.11 and Volcano 1.15.1; of pods of a batch Job and a StatefulSet
-those of kube-controller-manager 1.36. Left out is what has no part in scheduling: commands,
-environment, volumes and services; and the finalizer of a Job's pods.
+Names, labels, annotations, owners, gates and the order are those of these releases, recorded from
+their running controllers: KubeRay 1.7.0, Kubeflow training operator 1.9.0, MPI operator 0.8.0,
+JobSet 0.12.0, LeaderWorkerSet 0.10.0, Grove 0.1.0-alpha.11 and Volcano 1.15.1, with webhooks off;
+of pods of a batch Job and a StatefulSet those of kube-controller-manager 1.36. Only what the Spark
+operator 2.5.2 and Spark make is derived, from reading their code. Left out is what has no part in
+scheduling: commands, environment, volumes and services; and the finalizer of a Job's pods.
 """
 
 import hashlib
@@ -29,6 +30,8 @@ SERVED = {
 }
 OF_KUBERNETES = {"Job": ("batch", "v1", "jobs"), "StatefulSet": ("apps", "v1", "statefulsets")}
 GATE = "grove.io/podgang-pending-creation"
+PROFILE = "kai-scheduler"
+"""The scheduler of Grove's pods: it makes none for a name that it does not know."""
 _numbers = itertools.count(11)
 
 
@@ -170,6 +173,11 @@ class Operator:
         self.end(self.names[-1])
 
 
+def of_container(name):
+    """A template of pods of one container."""
+    return {"spec": {"containers": [{"name": name, "image": "none"}]}}
+
+
 def owned(by):
     if by is None:
         return []
@@ -248,11 +256,12 @@ class Training(Operator):
 
     def start(self, spare=0):
         self.replicas = 2 + spare
+        same = {"restartPolicy": "OnFailure", "template": of_container("pytorch")}
         spec = {
             "elasticPolicy": {"minReplicas": 2, "maxReplicas": 9},
             "pytorchReplicaSpecs": {
-                "Master": {"replicas": 1, "restartPolicy": "OnFailure"},
-                "Worker": {"replicas": self.replicas, "restartPolicy": "OnFailure"},
+                "Master": {"replicas": 1, **same},
+                "Worker": {"replicas": self.replicas, **same},
             },
         }
         self.torch = self.make("PyTorchJob", "torch", spec)
@@ -575,55 +584,93 @@ class Spark(Operator):
 
 
 class Grove(Operator):
-    """A PodCliqueSet of two cliques: gated pods, then the PodGang, then the gates go."""
+    """A PodCliqueSet of two cliques.
+
+    The PodGang is made beside the first pods, which have a gate, and names no pod before all are
+    there; then the gates go one by one.
+    """
 
     kinds = ("PodCliqueSet", "PodClique", "PodGang")
+    least = (("lead", 1), ("work", 2))
 
     def start(self, spare=0):
         self.made = {"lead": [], "work": []}
-        spec = {"replicas": 1, "template": {"cliques": [{"name": it} for it in self.made]}}
+        self.replicas = {"lead": 1, "work": 2 + spare}
+        cliques = [{"name": it, "spec": self._spec(it)} for it in self.made]
+        spec = {"replicas": 1, "template": {"cliques": cliques}}
         self.whole = self.make("PodCliqueSet", "pcs", spec)
-        self.cliques = {}
-        for clique, replicas in (("lead", 1), ("work", 2 + spare)):
-            spec = {"roleName": clique, "replicas": replicas, "minAvailable": min(replicas, 2)}
-            name = f"pcs-0-{clique}"
-            self.cliques[clique] = self.make(
-                "PodClique", name, spec, self.whole, labels=self._labels()
-            )
-            for _ in range(replicas):
-                self._pod(clique)
-        self.gang = self.make("PodGang", "pcs-0", {"podgroups": self._groups()}, self.whole)
+        self.cliques = {it: self._clique(it) for it in self.made}
+        self._pod("lead")
+        labels = self._labels("podgang") | {"grove.io/scheduler-name": PROFILE}
+        self.gang = self.make(
+            "PodGang", "pcs-0", {"podgroups": self._groups()}, self.whole, labels=labels
+        )
+        for _ in range(self.replicas["work"]):
+            self._pod("work")
+        self._sync()
         for name in self.names:
             self._open(name)
         self.head, self.spare = self.made["lead"][0], self.made["work"][2:]
 
-    def _labels(self):
+    def _spec(self, clique):
+        container = {"name": "m", "image": "none"}
         return {
+            "roleName": clique,
+            "replicas": self.replicas[clique],
+            "minAvailable": dict(self.least)[clique],
+            "podSpec": {"schedulerName": PROFILE, "containers": [container]},
+        }
+
+    def _clique(self, clique):
+        labels = self._of_clique(clique)
+        return self.make(
+            "PodClique", f"pcs-0-{clique}", self._spec(clique), self.whole, labels=labels
+        )
+
+    def _labels(self, component):
+        return {
+            "app.kubernetes.io/component": component,
             "app.kubernetes.io/managed-by": "grove-operator",
             "app.kubernetes.io/part-of": "pcs",
+        }
+
+    def _of_clique(self, clique):
+        return self._labels("pcs-podclique") | {
+            "app.kubernetes.io/name": f"pcs-0-{clique}",
+            "grove.io/pod-template-hash": "b56444684686c6cfcf9",
             "grove.io/podcliqueset-replica-index": "0",
             "grove.io/podgang": "pcs-0",
         }
 
     def _groups(self):
+        full = all(len(self.made[it]) >= pods for it, pods in self.replicas.items())
         space = self.cluster.namespace
         return [
             {
                 "name": f"pcs-0-{clique}",
-                "podReferences": [{"namespace": space, "name": it} for it in sorted(made)],
-                "minReplicas": min(len(made), 2),
+                "podReferences": [
+                    {"namespace": space, "name": it} for it in sorted(self.made[clique]) if full
+                ],
+                "minReplicas": least,
             }
-            for clique, made in self.made.items()
+            for clique, least in self.least
         ]
 
     def _pod(self, clique):
-        name = f"pcs-0-{clique}-{random()}"
-        labels = {
-            **self._labels(),
+        name, index = f"pcs-0-{clique}-{random()}", len(self.made[clique])
+        labels = self._of_clique(clique) | {
             "grove.io/podclique": f"pcs-0-{clique}",
-            "grove.io/podclique-pod-index": str(len(self.made[clique])),
+            "grove.io/podclique-pod-index": str(index),
         }
-        self.pod(name, self.cliques[clique], labels, schedulingGates=[{"name": GATE}])
+        self.pod(
+            name,
+            self.cliques[clique],
+            labels,
+            schedulerName=PROFILE,
+            schedulingGates=[{"name": GATE}],
+            hostname=f"pcs-0-{clique}-{index}",
+            subdomain="pcs-0",
+        )
         self.made[clique].append(name)
         return name
 
@@ -634,6 +681,10 @@ class Grove(Operator):
     def _sync(self):
         self.change("PodGang", "pcs-0", {"podgroups": self._groups()})
 
+    def _scale(self, replicas):
+        self.replicas["work"] = replicas
+        self.change("PodClique", "pcs-0-work", {"replicas": replicas})
+
     def restart(self):
         self.end(self.head)
         self.made["lead"].clear()
@@ -643,12 +694,14 @@ class Grove(Operator):
         return [self.head]
 
     def grow(self):
+        self._scale(3)
         name = self._pod("work")
         self._sync()
         self._open(name)
         return [name]
 
     def shrink(self):
+        self._scale(2)
         self.made["work"].pop()
         super().shrink()
         self._sync()
@@ -667,13 +720,14 @@ class Volcano(Operator):
         self.spare = made[2:]
 
     def _spec(self):
+        same = {"template": of_container("m")}
         return {
             "schedulerName": "kaisched",
             "minAvailable": 3,
             "queue": "default",
             "tasks": [
-                {"name": "lead", "replicas": 1, "minAvailable": 1},
-                {"name": "work", "replicas": self.replicas, "minAvailable": 2},
+                {"name": "lead", "replicas": 1, "minAvailable": 1, **same},
+                {"name": "work", "replicas": self.replicas, "minAvailable": 2, **same},
             ],
         }
 

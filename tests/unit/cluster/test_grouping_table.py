@@ -159,27 +159,29 @@ class Row:
     podsets: list = field(default_factory=list)
 
 
-def kubeflow(kind, key):
-    """All that the training operator makes of a job of a master and two workers."""
-    spec = {key: {"Master": {}, "Worker": {"replicas": 2}}}
+def kubeflow(kind, key, **roles):
+    """All that the training operator makes of a job with so many pods of each role."""
+    spec = {key: {role: {"replicas": pods} for role, pods in roles.items()}}
     pods = [
-        owned(f"t-{role}-{at}", (kind, "t"), labels=training("t", role, at))
-        for role, at in (("master", 0), ("worker", 0), ("worker", 1))
+        owned(f"t-{role.lower()}-{at}", (kind, "t"), labels=training(kind, role, at, roles))
+        for role, pods in roles.items()
+        for at in range(pods)
     ]
-    names = [it.metadata.name for it in pods]
-    return Row(
-        [owner(kind, "t", spec=spec), *pods],
-        {"pg-t-uid-t": names},
-        podsets=[("master", 1), ("worker", 2)],
-    )
+    parts = [(role.lower(), pods) for role, pods in roles.items()]
+    names = sorted(it.metadata.name for it in pods)
+    found = [owner(kind, "t", spec=spec), *pods]
+    if len(parts) == 1:
+        return Row(found, {"pg-t-uid-t": names}, len(pods))
+    return Row(found, {"pg-t-uid-t": names}, podsets=parts)
 
 
-def training(job, role, at):
-    """Labels of a pod, as the training operator writes them."""
+def training(kind, role, at, roles):
+    """Labels of a pod of a job called t, as the training operator 1.9.0 wrote them."""
     prefix = "training.kubeflow.org/"
-    said = {f"{prefix}operator-name": "training-operator", f"{prefix}job-name": job}
-    said |= {f"{prefix}replica-type": role, f"{prefix}replica-index": str(at)}
-    return said | ({f"{prefix}job-role": "master"} if role == "master" else {})
+    said = {f"{prefix}operator-name": f"{kind.lower()}-controller", f"{prefix}job-name": "t"}
+    said |= {f"{prefix}replica-type": role.lower(), f"{prefix}replica-index": str(at)}
+    is_first = role in ("Master", "Chief") or (at == 0 and not {"Master", "Chief"} & set(roles))
+    return said | ({f"{prefix}job-role": "master"} if is_first else {})
 
 
 def launched(job, role):
@@ -269,20 +271,12 @@ TABLE = {
         },
         3,
     ),
-    "PyTorchJob": kubeflow("PyTorchJob", "pytorchReplicaSpecs"),
-    "TFJob": kubeflow("TFJob", "tfReplicaSpecs"),
-    "XGBoostJob": kubeflow("XGBoostJob", "xgbReplicaSpecs"),
-    "JAXJob": Row(
-        [
-            owner("JAXJob", "t", spec={"jaxReplicaSpecs": {"Worker": {"replicas": 2}}}),
-            *(
-                owned(name, ("JAXJob", "t"), labels=training("t", "worker", at))
-                for at, name in enumerate("pq")
-            ),
-        ],
-        {"pg-t-uid-t": ["p", "q"]},
-        2,
-    ),
+    "PyTorchJob": kubeflow("PyTorchJob", "pytorchReplicaSpecs", Master=1, Worker=2),
+    "PyTorchJob of workers": kubeflow("PyTorchJob", "pytorchReplicaSpecs", Worker=2),
+    "TFJob": kubeflow("TFJob", "tfReplicaSpecs", Chief=1, PS=2, Worker=2, Evaluator=1),
+    "TFJob of workers": kubeflow("TFJob", "tfReplicaSpecs", Worker=2),
+    "XGBoostJob": kubeflow("XGBoostJob", "xgbReplicaSpecs", Master=1, Worker=2),
+    "JAXJob": kubeflow("JAXJob", "jaxReplicaSpecs", Worker=2),
     "MPIJob": Row(
         [
             owner("MPIJob", "m", spec={"mpiReplicaSpecs": {"Launcher": {}, "Worker": {}}}),
@@ -538,6 +532,46 @@ def test_owners_that_go_and_come_again_leave_the_same(row):
     for obj in reversed(owners):
         update(store, obj)
     assert content(store.snapshot()) == before
+
+
+# -- Grove --------------------------------------------------------------------------------------
+
+
+def clique(name, gang, by, base=""):
+    """A PodClique of one pod, and the pod, as Grove 0.1.0-alpha.11 made them."""
+    said = {"grove.io/podcliqueset-replica-index": "0", "grove.io/podgang": gang}
+    said |= {"grove.io/base-podgang": base} if base else {}
+    named = {**said, "grove.io/podclique": name, "grove.io/podclique-pod-index": "0"}
+    return [
+        owner("PodClique", name, by=by, labels=said),
+        owned(f"{name}-x", ("PodClique", name), labels=named),
+    ]
+
+
+def scaling_group():
+    """A PodCliqueSet of a clique and a scaling group of two replicas, of which one is needed."""
+    base = [{"name": it, "minReplicas": 1} for it in ("s-0-front", "s-0-g-0-leaf")]
+    more = [{"name": "s-0-g-1-leaf", "minReplicas": 1}]
+    made_by, of_group = ("PodCliqueSet", "s"), ("PodCliqueScalingGroup", "s-0-g")
+    return [
+        owner("PodCliqueSet", "s"),
+        owner("PodCliqueScalingGroup", "s-0-g", by=made_by),
+        owner("PodGang", "s-0", by=made_by, spec={"podgroups": base}),
+        owner("PodGang", "s-0-g-0", by=made_by, spec={"podgroups": more}),
+        *clique("s-0-front", "s-0", made_by),
+        *clique("s-0-g-0-leaf", "s-0", of_group),
+        *clique("s-0-g-1-leaf", "s-0-g-0", of_group, "s-0"),
+    ]
+
+
+def test_a_further_replica_of_a_scaling_group_is_a_gang_of_its_own():
+    store = store_of(*scaling_group())
+    gangs = {"ns/pg-s-0-uid-s-0": ["front", "g-0-leaf"], "ns/pg-s-0-g-0-uid-s-0-g-0": ["g-1-leaf"]}
+    assert jobs(store) == {
+        name: [f"s-0-{it}-x" for it in cliques] for name, cliques in gangs.items()
+    }
+    for name, cliques in gangs.items():
+        assert job(store, name)["podsets"] == [(f"s-0-{it}", 1, 1) for it in cliques]
 
 
 # -- LeaderWorkerSet ----------------------------------------------------------------------------
