@@ -125,6 +125,7 @@ def build_policy(
         fairness=fairness,
         evictions_per_hour=-1 if spec.evictions_per_hour is None else spec.evictions_per_hour,
         max_evictions_per_cycle=spec.max_evictions_per_cycle or MAX_EVICTIONS_PER_CYCLE,
+        has_tenants=spec.queue_use_policy,
         workloads=workloads_of(plugins, spec.workloads),
         **settings,
     )

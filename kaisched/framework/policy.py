@@ -62,6 +62,8 @@ class Policy:
     ``withinFairShare``; or for so many seconds that the job waits."""
     allows_consolidating_reclaim: bool = True
     """Whether victims of reclaim and preempt may find another place in the same plan."""
+    has_tenants: bool = False
+    """Whether who reads a job may not know the jobs of other queues."""
 
     workloads: Table = field(default_factory=lambda: KNOWN)
     """How the pods of each kind of workload are grouped."""

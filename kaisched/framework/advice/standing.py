@@ -531,17 +531,17 @@ class Work:
 
 
 def _words_for(session: Session, row: int, advice: Advice) -> str:
-    """Name a change for whoever may read a job, which may not be who may read the one that ends."""
-    if advice.kind is Kind.END:
-        jobs, names = session.jobs, list(session.jobs.name)
-        other = names.index(advice.changes[0].on) if advice.changes[0].on in names else row
-        queue = int(jobs.queue_of_job[other])
-        if queue >= 0 and queue != int(jobs.queue_of_job[row]):
-            unnamed = replace(
-                advice.changes[0], title=f"a job of queue {session.queues.name[queue]}"
-            )
-            return _words(replace(advice, changes=(unnamed, *advice.changes[1:])))
-    return _words(advice)
+    """Name a change for whoever may read a job: not the job of another queue among tenants."""
+    names = session.jobs.name
+    if not session.policy.has_tenants or advice.kind is not Kind.END:
+        return _words(advice)
+    (change,) = advice.changes
+    queues = session.jobs.queue_of_job
+    queue = int(queues[names.index(change.on)]) if change.on in names else -1
+    if queue in {-1, int(queues[row])}:
+        return _words(advice)
+    title = f"a job of queue {session.queues.name[queue]}"
+    return _words(replace(advice, changes=(replace(change, title=title),)))
 
 
 def _words(advice: Advice) -> str:

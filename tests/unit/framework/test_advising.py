@@ -1,5 +1,6 @@
 """Advice: what is tried, what is said of it, and what the trials may cost."""
 
+from dataclasses import replace
 from time import process_time
 
 import pytest
@@ -8,11 +9,12 @@ from kaisched.cluster.nodes import NodeRow
 from kaisched.cluster.queues import QueueRow
 from kaisched.core.axis import GPU
 from kaisched.engine.policy import default_policy
+from kaisched.framework.advice import standing
 from kaisched.framework.advice.advice import Advice, Change, Kind, sentence_of
 from kaisched.framework.advice.search import Adviser
 from kaisched.framework.advice.trials import CHANGED
 from tests.laws.crowded import make_crowded
-from tests.unit.framework.fakes import cycle, job, store
+from tests.unit.framework.fakes import cycle, job, policy, session, store
 
 
 def advised(made, of="a", **named):
@@ -125,3 +127,20 @@ def test_mig_instances_of_a_tried_node_count_in_what_is_divided():
     snapshot = made.snapshot()
     tried = CHANGED[Kind.NODES](snapshot, 0, (Change("mig", amount=2),))
     assert (tried.total - snapshot.total)[GPU] == 2 * 3 * 285
+
+
+@pytest.mark.parametrize(
+    ("has_tenants", "queue", "said"),
+    [
+        (True, "b", "the end of a job of queue b"),
+        (True, "a", "the end of default/y"),
+        (False, "b", "the end of default/y"),
+    ],
+)
+def test_among_tenants_a_job_of_another_queue_is_not_named(has_tenants, queue, said):
+    made = store(job("x", "a"), job("y", queue), queues=(QueueRow("a"), QueueRow("b")))
+    rules = replace(policy(), has_tenants=has_tenants)
+    opened = session(made.snapshot(), rules=rules)
+    row = opened.jobs.name.index("default/x")
+    end = Advice(Kind.END, (Change("default/y"),), helps=True)
+    assert standing._words_for(opened, row, end) == said
