@@ -22,6 +22,7 @@ SHIPPED = (
     KUSTOMIZE / "base" / "service-account.yaml",
     KUSTOMIZE / "base" / "read-role.yaml",
     KUSTOMIZE / "components" / "write",
+    KUSTOMIZE / "components" / "delete",
     KUSTOMIZE / "components" / "fence",
     KUSTOMIZE / "components" / "defaults",
 )
