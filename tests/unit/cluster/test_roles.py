@@ -101,10 +101,11 @@ VOLCANO_JOB = owner(
 
 
 def training_pods(kind, first, **rest):
+    roles = (first.title(), "Worker")
     return [
-        owned(f"z-{first}-0", (kind, "t"), labels=training("t", first, 0), **rest),
+        owned(f"z-{first}-0", (kind, "t"), labels=training(kind, roles[0], 0, roles), **rest),
         *(
-            owned(f"t-worker-{at}", (kind, "t"), labels=training("t", "worker", at))
+            owned(f"t-worker-{at}", (kind, "t"), labels=training(kind, "Worker", at, roles))
             for at in range(3)
         ),
     ]
