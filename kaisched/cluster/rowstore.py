@@ -79,7 +79,7 @@ class JobPast:
     evicted_s: float | None = None
 
 
-MOST_STRANGE: Final = 32
+MOST_UNOFFERED: Final = 32
 """So many resources that no node offers are counted by their names; further ones as one."""
 OF_NO_NODE: Final = "resources-of-no-node"
 """The name of that one, which no node has either."""
@@ -132,7 +132,7 @@ class RowStore:
         self._snapshot: Snapshot | None = None
         self._offered: set[str] = set()
         """Resources that some node has offered."""
-        self._strange = 0
+        self._unoffered = 0
         """How many resources of the axis no node had offered when they joined it."""
         self.unlisted: set[str] = set()
         """Resources that did not join it."""
@@ -217,13 +217,13 @@ class RowStore:
         Each resource of the axis makes every cycle longer, and anybody can make up names.
         """
         known, offered = self.axis.position, self._offered
-        strange = [it for it in needed if "/" in it and it not in known and it not in offered]
-        if not strange:
+        unoffered = [it for it in needed if "/" in it and it not in known and it not in offered]
+        if not unoffered:
             return needed
-        if self._strange + len(strange) <= MOST_STRANGE:
-            self._strange += len(strange)
+        if self._unoffered + len(unoffered) <= MOST_UNOFFERED:
+            self._unoffered += len(unoffered)
             return needed
-        self.unlisted.update(strange)
+        self.unlisted.update(unoffered)
         rest = {name: amount for name, amount in needed.items() if name not in self.unlisted}
         return {**rest, OF_NO_NODE: 1}
 

@@ -24,16 +24,14 @@ from kaisched import (
 )
 from kaisched_plugins.fair_sharing import refusals
 from kaisched_plugins.fair_sharing.flavors import flavors_of
-from kaisched_plugins.fair_sharing.quotas import Ask, Holdings, Rows, by_resource
+from kaisched_plugins.fair_sharing.quotas import Ask, Holdings, by_resource
 from kaisched_plugins.fair_sharing.tables import Table, some_of
 from kaisched_plugins.fair_sharing.work import (
     NEVER,
     Borrowing,
-    Key,
     Work,
     line_columns,
     may_take,
-    size_of,
     targets,
 )
 
@@ -278,8 +276,8 @@ def fair_order(
     strategies = rules.strategies
     if rules.is_compatible and not is_last:
         strategies = strategies[:1]
-    keys = lines.first_keys(holdings.rows, incoming.queue)
-    found = targets(holdings, incoming, lines, lacks, strategies, by_size=rules.by_size, keys=keys)
+
+    found = targets(holdings, incoming, lines, lacks, strategies, by_size=rules.by_size)
     order = _first_of(found, holdings, incoming, running, is_short=not is_last)
     is_left = np.arange(len(units)) < running
     is_left[order] = False
@@ -351,9 +349,8 @@ class Lines(Mapping[int, Sequence[Work]]):
         self._running = running
         self._rows = rows
         starts = np.flatnonzero(np.diff(units.queue[rows], prepend=-1))
-        self._first = rows[starts]
         cuts = pairwise((*starts.tolist(), len(rows)))
-        self._part = dict(zip(units.queue[self._first].tolist(), cuts, strict=True))
+        self._part = dict(zip(units.queue[rows[starts]].tolist(), cuts, strict=True))
         self._places: dict[int, dict[int, int]] = {}
 
     def __len__(self) -> int:
@@ -376,30 +373,6 @@ class Lines(Mapping[int, Sequence[Work]]):
         """Return a unit as work that holds."""
         work = work_of(self._session, self._rules, self._units, row)
         return work if row < self._running else work._replace(since_s=np.inf)
-
-    def first_keys(self, quotas: Rows, taker: int) -> dict[int, Key]:
-        """Return :func:`victim_key` of the first victim of each queue."""
-        jobs, rows, units = self._session.jobs, self._first, self._units
-        job, queue = units.job[rows], units.queue[rows].tolist()
-        since = np.where(rows < self._running, since_of(self._session, job), np.inf)
-        sizes: list[int] = [0] * len(rows)
-        if self._rules.by_size:
-            known: dict[tuple[int, ...], int] = {}
-            above = [quotas.parent[each] for each in queue]
-            asked = list(zip(above, *units.amounts[:, rows].tolist(), strict=True))
-            for at, (leaf, key) in enumerate(zip(queue, asked, strict=True)):
-                if key not in known:
-                    known[key] = size_of(quotas, leaf, tuple(enumerate(key[1:])))
-                sizes[at] = known[key]
-        keys = zip(
-            (units.queue[rows] == taker).tolist(),
-            jobs.priority[job].tolist(),
-            sizes,
-            (-since).tolist(),
-            [jobs.name[each] for each in job.tolist()],
-            strict=True,
-        )
-        return dict(zip(queue, keys, strict=True))
 
     def started_of(self, queue: int) -> Ask:
         """Return what the cycle has started of a queue, whether it may go or not."""

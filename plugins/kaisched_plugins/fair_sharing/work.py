@@ -104,13 +104,13 @@ def victim_key(rows: Rows, taker: int, work: Work, *, by_size: bool) -> Key:
     return (
         work.queue == taker,
         work.priority,
-        size_of(rows, work.queue, work.ask) if by_size else 0,
+        _size(rows, work.queue, work.ask) if by_size else 0,
         -work.since_s,
         work.name,
     )
 
 
-def size_of(rows: Rows, queue: int, ask: Ask) -> int:
+def _size(rows: Rows, queue: int, ask: Ask) -> int:
     """Return the largest part that work is of what could be had of any resource."""
     amounts: dict[int, int] = {}
     for at, amount in ask:
@@ -240,19 +240,16 @@ class Walk:
         *,
         contested: Sequence[int],
         by_size: bool,
-        keys: Mapping[int, Key] | None = None,
     ) -> None:
-        """Lay out the victims: a line of them for each queue, the first to go first.
-
-        ``keys`` are those of the first of each line: to make them all at once costs less.
-        """
+        """Lay out the victims: a line of them for each queue, the first to go first."""
         self._holdings = holdings
         self._contested = contested
         self._taker = taker
         self._by_size = by_size
         self._path = set(holdings.rows.path(taker))
         self._lines = lines
-        self._keys = dict(keys or {})
+        self._keys: dict[int, Key] = {}
+        """What decides between equal shares, of the queues that were compared."""
         self._at = dict.fromkeys(lines, 0)
         """How many victims of each line have had their turn."""
         self._heads: dict[int, Work | None] = {}
@@ -380,19 +377,16 @@ def targets(
     strategies: Sequence[str] = STRATEGIES,
     *,
     by_size: bool = False,
-    keys: Mapping[int, Key] | None = None,
 ) -> Iterator[Work]:
     """Yield victims in the order in which they are taken; each has left when it is yielded.
 
     ``holdings`` have the incoming work in them, and have lost the victims at the end. ``lines`` are
-    the victims of each queue, first to go first; ``contested`` the rows that the claim lacks;
-    ``keys`` those of the first of each line, where they are known.
+    the victims of each queue, first to go first; ``contested`` the rows that the claim lacks.
     """
     if incoming.is_high:
         yield from _by_priority(holdings, incoming, lines, contested, by_size=by_size)
         return
-    taker = incoming.queue
-    walk = Walk(holdings, taker, lines, contested=contested, by_size=by_size, keys=keys)
+    walk = Walk(holdings, incoming.queue, lines, contested=contested, by_size=by_size)
     is_reclaim = holdings.is_within(incoming.queue, contested)
     spared: dict[int, list[Work]] = {}
     while (queue := walk.next_queue()) >= 0:

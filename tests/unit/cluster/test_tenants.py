@@ -2,7 +2,7 @@
 
 import pytest
 
-from kaisched.cluster.rowstore import MOST_STRANGE, OF_NO_NODE
+from kaisched.cluster.rowstore import MOST_UNOFFERED, OF_NO_NODE
 from kaisched.cluster.store import StateStore, update
 from tests.contract.clusters import node, pod, queue
 
@@ -73,7 +73,7 @@ def test_anti_affinity_tells_pods_of_other_namespaces_apart_unless_there_are_ten
 
 def test_resources_of_no_node_are_counted_by_name_only_so_far():
     """Each makes every cycle longer, and anybody can make up names."""
-    extra = {f"made-up.example/r{at}": "1" for at in range(MOST_STRANGE + 1)}
+    extra = {f"made-up.example/r{at}": "1" for at in range(MOST_UNOFFERED + 1)}
     store = store_of(pod("p", "a", extra=extra))
     names = store.snapshot().axis.names
     assert OF_NO_NODE in names
@@ -81,7 +81,7 @@ def test_resources_of_no_node_are_counted_by_name_only_so_far():
 
 
 def test_a_resource_counts_by_name_once_a_node_has_it():
-    names = [f"made-up.example/r{at}" for at in range(MOST_STRANGE + 2)]
+    names = [f"made-up.example/r{at}" for at in range(MOST_UNOFFERED + 2)]
     store = store_of(*(pod(f"p{at}", "a", extra={it: "1"}) for at, it in enumerate(names)))
     last = names[-1]
     assert last not in store.snapshot().axis.names
