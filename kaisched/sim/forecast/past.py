@@ -32,7 +32,11 @@ DAY_S: Final = 86_400.0
 WINDOW_S: Final = 7 * DAY_S
 """How far back jobs count that came."""
 LEAST_SPAN_S: Final = 600.0
-"""A shorter past says nothing of how often jobs come: it may have been applied at once."""
+"""A shorter past says how often jobs come only if they came all along, and not at once."""
+_PARTS: Final = 10
+_LEAST_PARTS: Final = 5
+_LEAST_CAME: Final = 10
+"""Jobs came all along if so many came, and in so many of so many equal parts of the past."""
 MOST_NEW: Final = 2_000
 """The most jobs that come in one course."""
 _NONE: Final = -1
@@ -59,7 +63,13 @@ class Past:
     def reach_s(self, now_s: float) -> float:
         """Return how far ahead new jobs are foreseen: as long as those before are known."""
         span_s = now_s - self.since_s
-        return span_s if self.came and span_s >= LEAST_SPAN_S else 0.0
+        if not self.came or span_s <= 0:
+            return 0.0
+        return span_s if span_s >= LEAST_SPAN_S or self._came_all_along(span_s) else 0.0
+
+    def _came_all_along(self, span_s: float) -> bool:
+        parts = {int(_PARTS * (job.at_s - self.since_s) / span_s) for job in self.came}
+        return len(self.came) >= _LEAST_CAME and len(parts) >= _LEAST_PARTS
 
     @property
     def count(self) -> int:
