@@ -85,6 +85,7 @@ def _template(queue: str, gpus: int, run_s: int) -> Manifest:
         "spec": {
             "schedulerName": "kaisched",
             "restartPolicy": "Never",
+            "terminationGracePeriodSeconds": 1,  # as long as the kubelets of the playground take
             "containers": [container],
         },
     }

@@ -140,13 +140,16 @@ def _course(world: World, past: Past, times: RunTimes, draw: int) -> Course:
             lengths_s[at] = found[job, age_s]
         return lengths_s
 
-    following = [past.following.get(name, 0) for name in snapshot.tasks.name[:before]]
+    names = snapshot.tasks.name[:before]
+    following = [past.following.get(name, 0) for name in names]
+    grace_s = [past.grace_s.get(name, GRACE_S) for name in names]
     return Course(
         world._replace(snapshot=snapshot),
         run_time,
         [(job.at_s, row) for job, row in zip(new, rows, strict=True)],
         started_s=np.append(times.started_s, np.full(len(of_pod) - before, np.nan)),
         following=np.array(following, np.int64),
+        grace_s=np.array(grace_s),
     )
 
 
@@ -191,7 +194,8 @@ def _assumptions(snapshot: Snapshot, times: RunTimes, past: Past, now_s: float) 
     else:
         lines.append("no new jobs come: how often they do is not known")
     lines.append(
-        f"evicted jobs begin anew, {GRACE_S:.0f} s later; nodes and past usage stay as they are"
+        "evicted jobs begin anew after the grace period of their pods; nodes and past usage stay as"
+        " they are"
     )
     return lines
 

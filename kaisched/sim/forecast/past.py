@@ -59,6 +59,8 @@ class Past:
     """When pods started that run, by pod, as they say."""
     following: Mapping[str, int] = field(default_factory=dict)
     """How many pods a batch Job makes one after the other in the place of each, by pod."""
+    grace_s: Mapping[str, float] = field(default_factory=dict)
+    """How long pods may take to stop, by pod, of those that say it."""
 
     def reach_s(self, now_s: float) -> float:
         """Return how far ahead new jobs are foreseen: as long as those before are known."""
@@ -108,6 +110,8 @@ def past_of(
     notes = ((pod.key, pod.metadata.annotations.get(labels.RUN_SECONDS)) for pod in pods)
     declared = {key: text for key, text in notes if text is not None}
     begun = ((pod.key, _seconds_at(pod.status.start_time)) for pod in pods)
+    graces = ((pod.key, pod.spec.termination_grace_period_seconds) for pod in pods)
+    grace_s = {key: float(seconds) for key, seconds in graces if seconds is not None}
     following: dict[str, int] = {}
     for uid, of_owner in _grouped(pods, _owner_of).items():
         following.update(_following(of_owner, completions.get(uid, 0)))
@@ -120,7 +124,7 @@ def past_of(
     came.sort()
     since_s = came[0].at_s if came else now_s
     started_s = {key: at_s for key, at_s in begun if at_s is not None}
-    return Past(ended, came, since_s, declared, started_s, following)
+    return Past(ended, came, since_s, declared, started_s, following, grace_s)
 
 
 def _completions(objects: Iterable[object]) -> Iterator[tuple[str, int]]:

@@ -405,3 +405,19 @@ def test_jobs_that_are_foreseen_together_are_foreseen_as_alone(line):
     alone = {row: forecast(world, row, past) for row in rows}
     assert bands == {row: (it.earliest_s, it.latest_s, it.started) for row, it in alone.items()}
     assert len(set(bands.values())) > 4
+
+
+@pytest.mark.parametrize(
+    ("grace", "wait_s"), [("", 30.0), ("\n  terminationGracePeriodSeconds: 5", 5.0)]
+)
+def test_an_evicted_pod_holds_its_room_for_its_grace_period(grace, wait_s):
+    """Queue b deserves the whole node: a's job goes, and b's starts when it is gone."""
+    held = pod("a", "a", 8, 10_000).replace(": kaisched", f": kaisched\n  nodeName: n0{grace}")
+    text = NODE % "n0" + QUEUE % ("a", "", 0, -1) + QUEUE % ("b", "", 8, -1)
+    cluster = cluster_of(text + held + pod("b", "b", 8, 100))
+    cycle = next_cycle(cluster, cluster, POLICY, None, cluster.clock, Memory())
+    objects = load_text(text + held, "test").objects
+    world = world_of(cycle.result)
+    past = past_of(objects, world.snapshot, NOW_S, ("kaisched",))
+    job = world.snapshot.jobs.name.index("team/b")
+    assert forecast(world, job, past).median_s == wait_s
