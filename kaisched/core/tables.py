@@ -344,8 +344,8 @@ class JobTable:
     last_start_s: FloatVec
     """NaN if none of its tasks has run."""
     rare: FloatVec
-    """``(J, 7)`` values that few jobs have and few cycles need, in one array, since every array
-    costs each snapshot; the properties below are its columns."""
+    """``(J, 7)`` values that few jobs have: the properties below are its columns. They are in one
+    array, since every array costs each snapshot."""
     metadata_version: IntVec
     """Grows whenever labels or annotations of a job change, for caches to compare."""
     structure: Mapping[int, SubGroup]
@@ -356,8 +356,8 @@ class JobTable:
     queue_name: Sequence[str] = ()
     """The queue each job names, whether or not it exists."""
     metadata: Sequence[Metadata] = ()
-    """Labels and annotations of each job: those of its pod group; without one, those of the
-    workload that its pods belong to, or of its only pod."""
+    """Labels and annotations of each job: those of its pod group, else of the workload of its
+    pods, or of its only pod."""
     top_owner: Sequence[TopOwner | None] = ()
     """What each job comes from; None for rows that were made without objects."""
     faults: Mapping[int, str] = field(default_factory=dict)
@@ -365,7 +365,7 @@ class JobTable:
 
     @property
     def title(self) -> Sequence[str]:
-        """What each job is called in all that people read, such as ``Job nlp/train``."""
+        """What people call each job, such as ``Job nlp/train``."""
         return Titles(self.name, self.top_owner)
 
     def owner_of(self, job: int) -> TopOwner | None:

@@ -91,19 +91,18 @@ HOST_ONLY: Final = frozenset(
 class Session:
     """One cycle, as plugins and actions see it.
 
-    Plugins write to nothing of it, but to what ``state``, ``hints`` and ``found`` hold under a name
-    of their own. The ledger and all else that may not be needed is made on first use: a cycle that
-    places nothing copies nothing.
+    Plugins write only to what ``state``, ``hints`` and ``found`` hold under a name of their own. A
+    cycle that places nothing copies nothing: the ledger and the like are made on first use.
     """
 
     # -- what the cycle decides on: frozen tables --------------------------------------------------
 
     nodes: NodeTable
-    """Nodes by row, with their labels and annotations, as the cycle began."""
+    """Nodes by row, as the cycle began."""
     queues: QueueTable
-    """Queues by row, in preorder, with their labels and annotations."""
+    """Queues by row, in preorder."""
     jobs: JobTable
-    """Jobs by row, with their labels and annotations, as the cycle began."""
+    """Jobs by row, as the cycle began."""
     podsets: PodSetTable
     """Pod sets by row, as the cycle began."""
     tasks: TaskTable
@@ -117,9 +116,9 @@ class Session:
     generation: int
     """Row numbers mean the same things within one generation."""
     snapshot: Snapshot
-    """Stands for all that the cycle decides on: to be compared by identity, for caches."""
+    """All that the cycle decides on: caches compare it by identity."""
     now_s: float
-    """The time of the cycle, in seconds since 1970: there is no other clock."""
+    """The cycle's time, in seconds since 1970: the only clock."""
     usage: Usage | None
     """What queues consumed lately; None where no history is kept."""
 
@@ -128,9 +127,9 @@ class Session:
     state: dict[str, Any]
     """What each plugin returned from ``session_open``, by its name: its own for this cycle."""
     found: dict[str, Any]
-    """What was found out in this cycle and must not outlive it, by names of one's own."""
+    """What must not outlive the cycle, by names of one's own."""
     hints: dict[str, Any]
-    """What saves time in later cycles, by names of one's own; it may be dropped at any time."""
+    """What saves time in later cycles, by names of one's own; may be dropped at any time."""
     facts_before: Mapping[str, Any]
     """What each plugin returned from ``session_close`` in the last cycle, by its name."""
 
@@ -293,8 +292,6 @@ class Session:
 
     def divide(self) -> Amounts:
         """Return :attr:`fair_share`, divided now at the latest.
-
-        For plugins that find out something while the shares are divided.
         """
         return self.fair_share
 
@@ -316,9 +313,7 @@ class Session:
 
     @property
     def moves(self) -> int:
-        """A number that grows with every move: what is cached of what follows is good until then.
-
-        0 while the cycle has not moved anything.
+        """Grows with every move, from 0: what is cached of what follows is good until then.
         """
         return len(self.capacity.touched) + 1 if self.has_moved else 0
 
