@@ -53,46 +53,40 @@ def table(heads: Iterable[str], rows: Iterable[Iterable[str]]) -> Iterator[str]:
 def metrics_page() -> str:
     """Return docs/reference/metrics.md."""
     families = groupby(METRICS, lambda it: (it.kind, it.help.partition(", in ")[0]))
-    rows = (_metric_row(list(family)) for _, family in families)
     return _page(
         "Metrics",
-        "`kaisched run` serves these on `/metrics`, in the text format that the scraper asks for.",
-        "One scrape shows one state: the state after the last cycle. Metrics of the connection",
-        "to a cluster (from `kaisched_leader_state` on, with `cluster: kubernetes` only) show the",
-        "present state. On an address other than loopback, a scrape needs a bearer token of a user",
-        "who may `get` the URL `/metrics`: [`metrics.authentication`](settings.md).",
+        "`kaisched run` serves these on `/metrics`, with the state after the last cycle. Metrics of",
+        "the connection to a cluster (from `kaisched_leader_state` on, with `cluster: kubernetes`",
+        "only) show the present state. On an address other than loopback, a scrape needs a bearer",
+        "token of a user who may `get` the URL `/metrics`: [`metrics.authentication`](settings.md).",
         "",
-        f"The label `queue` takes the names of the first {QUEUE_CAP} queues of the tree; the rest",
-        "is summed under `other`. The label `queue_name` and the usage metrics have no such bound:",
-        "a queue left out there would lose its history. `kaisched_queue_evictions_total` has the",
-        f"first {PAIR_CAP} combinations of its labels that occur; further ones are summed with",
-        "`other` for both queues. No metric names a pod or a pod group.",
+        "Names in `_total` are counters, others gauges unless histograms; labels are in braces.",
+        f"The label `queue` takes the names of the first {QUEUE_CAP} queues of the tree; `other` is",
+        "the sum of the rest. The label `queue_name` and the usage metrics have no such bound: a",
+        "queue left out there would lose its history. `kaisched_queue_evictions_total` has the",
+        f"first {PAIR_CAP} combinations of its labels, and `other` for both queues of further ones.",
+        "No metric names a pod or a pod group.",
         "",
-        *table(("metric", "type", "labels", "meaning"), rows),
+        *(_metric_line(list(family)) for _, family in families),
     )
 
 
-def _metric_row(family: Sequence[Series[Any]]) -> Iterable[str]:
-    """Return the row of one metric, or of one in several units, which is one metric for each."""
+def _metric_line(family: Sequence[Series[Any]]) -> str:
+    """Return the line of one metric, or of one in several units, which is one metric for each."""
     first, *others = family
-    names = ", ".join(f"`{it.name}`" for it in family)
-    labels = ", ".join(f"`{label}`" for label in family[-1].labels)
+    *names, last = (it.name for it in family)
+    labels = f"{{{','.join(family[-1].labels)}}}" if family[-1].labels else ""
+    shown = ", ".join(f"`{name}`" for name in (*names, f"{last}{labels}"))
     units = [it.help.partition(", in ")[2].partition(";")[0].removesuffix(".") for it in family]
     said = first.help.replace(units[0], ", ".join(units)) if others else first.help
-    return names, first.kind, labels, said
+    return f"- {shown}{' (histogram)' if first.kind == 'histogram' else ''}: {said}"
 
 
 def settings_page() -> str:
     """Return docs/reference/settings.md."""
-    rows = (
-        (
-            f"`{leaf.path}`",
-            leaf.type,
-            _default(leaf.default),
-            leaf.description,
-        )
-        for leaf in leaves()
-    )
+    told: dict[tuple[str, str], list[Any]] = {}
+    for leaf in leaves():
+        told.setdefault((leaf.type, leaf.description), []).append(leaf)
     return _page(
         "Settings",
         "How the process runs. How it decides is up to the SchedulingShard.",
@@ -107,8 +101,18 @@ def settings_page() -> str:
         "list is separated by commas there. Variables that Kubernetes sets for a Service called",
         "`kaisched`, such as `KAISCHED_PORT=tcp://...`, are ignored.",
         "",
-        *table(("key", "type", "default", "meaning"), rows),
+        "In brackets are the type and the default; of true or false the default alone.",
+        "",
+        *(_setting_line(kind, said, alike) for (kind, said), alike in told.items()),
     )
+
+
+def _setting_line(kind: str, said: str, alike: Sequence[Any]) -> str:
+    """Return the line of a setting, or of several that mean the same."""
+    names = ", ".join(f"`{leaf.path}`" for leaf in alike)
+    defaults = ", ".join(dict.fromkeys(_default(leaf.default) for leaf in alike))
+    kind = "" if isinstance(alike[0].default, bool) else kind
+    return f"- {names} ({'; '.join(filter(None, (kind, defaults)))}): {said}"
 
 
 def cli_page() -> str:
@@ -154,8 +158,8 @@ def _page(title: str, *lines: str) -> str:
 
 def _default(value: object) -> str:
     if isinstance(value, list):
-        return f"`{', '.join(map(str, value))}`" if value else "none"
-    return f"`{value}`"
+        return f"`{', '.join(map(str, value))}`" if value else ""
+    return f"`{value}`" if value != "" else ""
 
 
 def _commands_of(command: Any) -> Mapping[str, Any]:
