@@ -112,7 +112,7 @@ def hold(
 ) -> None:
     """Start nothing new in a queue and those below it; what runs goes on.
 
-    Sets spec.stopPolicy of the queue in the cluster of the kubeconfig.
+    Sets spec.stopPolicy by the kubeconfig.
     """
     _stop(name, "Hold", kubeconfig, context, is_dry=dry_run)
 
@@ -127,8 +127,7 @@ def drain(
 ) -> None:
     """Start nothing new in a queue and those below it, and evict what runs there.
 
-    PodDisruptionBudgets and grace periods count. Sets spec.stopPolicy of the queue in the cluster
-    of the kubeconfig.
+    PodDisruptionBudgets and grace periods count. Sets spec.stopPolicy by the kubeconfig.
     """
     _stop(name, "HoldAndDrain", kubeconfig, context, is_dry=dry_run)
 
@@ -143,7 +142,7 @@ def resume(
 ) -> None:
     """End the hold or the drain of a queue; one above it may still be on hold.
 
-    Sets spec.stopPolicy of the queue in the cluster of the kubeconfig.
+    Sets spec.stopPolicy by the kubeconfig.
     """
     _stop(name, _RESUME, kubeconfig, context, is_dry=dry_run)
 

@@ -5,6 +5,7 @@ They are made from the code; a test compares them with the files.
 
 from __future__ import annotations
 
+import re
 import sys
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
@@ -146,6 +147,7 @@ def cli_page() -> str:
         "## Shared options",
         "",
         f"A command names those that it has. *State* is {', '.join(f'`{it}`' for it in _STATE)}.",
+        "Without them the state is read as by `kaisched why`, or for `whatif` from the kubeconfig.",
         "",
         *(_option_line(row) for row in counts if row in shared),
         *(line for path, command in commands for line in _command_lines(path, command, shared)),
@@ -174,7 +176,7 @@ def _tree(path: str, command: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _command_lines(path: str, command: Any, shared: Container[tuple[str, str]]) -> Iterator[str]:
-    yield from ("", f"## {path}", "", *map(str.strip, (command.help or "").strip().splitlines()))
+    yield from ("", f"## {path}", "", *_help_lines(command))
     rows = _options_of(command)
     own = [row for row in rows if row not in shared]
     if own and path != _LIKE_RUN:
@@ -184,6 +186,15 @@ def _command_lines(path: str, command: Any, shared: Container[tuple[str, str]]) 
             others = ["*state*", *(name for name in others if name not in _STATE)]
         said = ", ".join(name if name[0] == "*" else f"`{name}`" for name in others)
         yield from ("", f"Shared: {said}.")
+
+
+_READ_AS: Final = re.compile(r"\s*The state is read as by `[^`]+`\.")
+"""Said once on the page, under the shared options."""
+
+
+def _help_lines(command: Any) -> Iterator[str]:
+    said = _READ_AS.sub("", (command.help or "").strip())
+    return (line.strip() for line in said.splitlines())
 
 
 def _option_line(row: tuple[str, str]) -> str:
@@ -227,14 +238,18 @@ only ever added. Methods: GET and HEAD.
 """
 
 
+_PART: Final = ("offset", "limit")
+
+
 def _api_lines() -> Iterator[str]:
     """Yield the lines of docs/reference/api.md behind its title."""
     yield from _API_INTRODUCTION.splitlines()
     always = " and ".join(f"`{name}`" for name in ALWAYS)
-    yield from ("## Paths", "", f"Documents of a shard also take {always}.", "")
+    part = " and ".join(f"`{name}`" for name in _PART)
+    yield from ("## Paths", "", f"Documents of a shard also take {always}, lists {part}.", "")
     yield from ("| path | document | parameters |", "|---|---|---|")
     for it in ENDPOINTS:
-        names = ", ".join(f"`{name}`" for name in it.parameters)
+        names = ", ".join(f"`{name}`" for name in it.parameters if name not in _PART)
         kind = it.document.__name__
         shown = f"`{ROOT}{it.path}`"
         yield f"| {shown} | {it.meaning} [{kind}](#{kind.lower()}) | {names} |"
@@ -278,7 +293,9 @@ def _shapes() -> Iterator[str]:
         if base.__name__ in found:
             hidden |= found[base.__name__]["properties"].keys()
             said += f" A [{base.__name__}](#{base.__name__.lower()}) with:"
-        yield from ("", f"### {name}", "", said)
+        yield from ("", f"### {name}")
+        if name not in order or name == "Error":  # the others are said under the paths
+            yield from ("", said)
         yield from _fields(found[name], hidden)
 
 

@@ -766,7 +766,7 @@ ENDPOINTS: Final = (
     Endpoint("/capacity", "GPUs of all nodes in totals.", Capacity, ("level",)),
     Endpoint(
         "/evictions",
-        "Evictions of the last cycles: who for whom, by which rule.",
+        "Evictions of the last cycles, the latest first: who for whom, by which rule.",
         Evictions,
         ("queue", *_PART),
     ),
@@ -778,15 +778,22 @@ ENDPOINTS: Final = (
     ),
     Endpoint(
         "/fairness",
-        "What a queue and those directly below it held over time; without one, those at the top.",
+        "What a queue and those directly below it held since the process began; without one, those at"
+        " the top.",
         Fairness,
         ("queue", *_PART),
     ),
-    Endpoint("/hours", "The last day and week, hour by hour.", Hours, ("last",)),
-    Endpoint("/frames", "Earlier cycles that can be looked at.", Frames),
+    Endpoint(
+        "/hours",
+        "The last day and week, hour by hour; after a restart as far as the usage history in a file"
+        " goes back.",
+        Hours,
+        ("last",),
+    ),
+    Endpoint("/frames", "Earlier cycles that `at` may name; of a simulation only.", Frames),
     Endpoint(
         "/cycles",
-        "How long the last cycles took, by action and by plugin.",
+        "How long the last 300 cycles took, by action and by plugin.",
         Cycles,
     ),
 )

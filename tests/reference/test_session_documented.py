@@ -75,13 +75,18 @@ def names_of(cls):
             yield name, kind.strip("'"), plain(doc)
 
 
+def shown(kind):
+    """Return a type with ``?`` in place of None."""
+    return kind.replace(" | None", "?")
+
+
 def rows_of(cls, said=""):
     """Yield a line for what a class offers, and one of names that say all themselves.
 
     Names that the text above has said are left out.
     """
     rows = [
-        (name, kind.replace("|", "or"), doc if cls is Session else FIRST.split(doc)[0])
+        (name, shown(kind), doc if cls is Session else FIRST.split(doc)[0])
         for name, kind, doc in names_of(cls)
     ]
     yield from (f"- `{name}: {kind}`: {doc}" for name, kind, doc in rows if doc)
@@ -104,7 +109,8 @@ def page():
         "The first argument of every question is a `kaisched.Session`. Plugins may use these names",
         "of it: the kit of `kaisched.testing` fails a plugin that asks for another.",
         "Letters: `N` nodes, `Q` queues, `J` jobs, `P` pod sets, `T` tasks, `S` shapes,",
-        "`R` resources, `K` rows asked about. Amounts are int64 in base units, a row a resource.",
+        "`R` resources, `K` rows asked about; `?` or None. Amounts are int64 in base units, a row a",
+        "resource.",
         "Under a heading below, a meaning is the first sentence of a docstring.",
         "",
         *rows_of(Session),
