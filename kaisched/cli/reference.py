@@ -61,7 +61,8 @@ def metrics_page() -> str:
         "only) show the present state. On an address other than loopback, a scrape needs a bearer",
         "token of a user who may `get` the URL `/metrics`: [`metrics.authentication`](settings.md).",
         "",
-        "Names in `_total` are counters, others gauges unless histograms; labels are in braces.",
+        "Names in `_total` are counters, others gauges unless histograms; labels are in braces,",
+        "`_pieces` are those of extended resources.",
         f"The label `queue` takes the names of the first {QUEUE_CAP} queues of the tree; `other` is",
         "the sum of the rest. The label `queue_name` and the usage metrics have no such bound: a",
         "queue left out there would lose its history. `kaisched_queue_evictions_total` has the",
@@ -73,13 +74,12 @@ def metrics_page() -> str:
 
 
 def _metric_line(family: Sequence[Series[Any]]) -> str:
-    """Return the line of one metric, or of one in several units, which is one metric for each."""
+    """Return the line of one metric, or of one in several units, which their names say."""
     first, *others = family
     *names, last = (it.name for it in family)
     labels = f"{{{','.join(family[-1].labels)}}}" if family[-1].labels else ""
     shown = ", ".join(f"`{name}`" for name in (*names, f"{last}{labels}"))
-    units = [it.help.partition(", in ")[2].partition(";")[0].removesuffix(".") for it in family]
-    said = first.help.replace(units[0], ", ".join(units)) if others else first.help
+    said = re.sub(r", in [^;.]*", "", first.help) if others else first.help
     return f"- {shown}{' (histogram)' if first.kind == 'histogram' else ''}: {said}"
 
 
@@ -276,7 +276,8 @@ def _values(of: dict[str, Any]) -> str:
 def _shapes() -> Iterator[str]:
     shapes = [it.document for it in ENDPOINTS] + [api.Error]
     _, found = msgspec.json.schema_components(dict.fromkeys(shapes), ref_template="#{name}")
-    yield from ("", "`?` may be null, `[]` is a list, `{}` an object by name; times are RFC 3339.")
+    yield from ("", "A field without a type is a string; times are RFC 3339. `?` may be null, `[]` is a")
+    yield "list, `{}` an object by name."
     yield f"*Amounts*: {_AMOUNTS[0].lower()}{_AMOUNTS[1:]}"
     heads: list[set[str]] = []
     for said, kind in (("document of a shard", api.Document), ("list", api.Listed)):
@@ -302,7 +303,7 @@ def _shapes() -> Iterator[str]:
 def _fields(shape: dict[str, Any], hidden: set[str]) -> Iterator[str]:
     """Yield the fields: a line for each that has a meaning, one line for the others."""
     fields = [
-        (f"`{name}` {_type(of)}", of.get("description", "").replace(_AMOUNTS, ""))
+        (f"`{name}`{_suffix(of)}", of.get("description", "").replace(_AMOUNTS, ""))
         for name, of in shape["properties"].items()
         if name not in hidden
     ]
@@ -310,6 +311,12 @@ def _fields(shape: dict[str, Any], hidden: set[str]) -> Iterator[str]:
     if plain := [named for named, meaning in fields if not meaning]:
         yield f"- {', '.join(plain)}"
     yield from (f"- {named}: {meaning}" for named, meaning in fields if meaning)
+
+
+def _suffix(of: dict[str, Any]) -> str:
+    """Return the type of a field behind its name; that of a text is left out."""
+    kind = _type(of)
+    return kind.removeprefix("string") if kind.startswith("string") else f" {kind}"
 
 
 def _type(of: dict[str, Any]) -> str:
