@@ -76,11 +76,13 @@ def metrics_page() -> str:
 def _metric_line(family: Sequence[Series[Any]]) -> str:
     """Return the line of one metric, or of one in several units, which their names say."""
     first, *others = family
-    *names, last = (it.name for it in family)
-    labels = f"{{{','.join(family[-1].labels)}}}" if family[-1].labels else ""
-    shown = ", ".join(f"`{name}`" for name in (*names, f"{last}{labels}"))
+    shown = ", ".join(f"`{it.name}{_braced(it.labels)}`" for it in family)
     said = re.sub(r", in [^;.]*", "", first.help) if others else first.help
     return f"- {shown}{' (histogram)' if first.kind == 'histogram' else ''}: {said}"
+
+
+def _braced(labels: Sequence[str]) -> str:
+    return f"{{{','.join(labels)}}}" if labels else ""
 
 
 def settings_page() -> str:
