@@ -56,18 +56,19 @@ def metrics_page() -> str:
     families = groupby(METRICS, lambda it: (it.kind, it.help.partition(", in ")[0]))
     return _page(
         "Metrics",
-        "`kaisched run` serves these on `/metrics`, with the state after the last cycle. Metrics of",
-        "the connection to a cluster (from `kaisched_leader_state` on, with `cluster: kubernetes`",
-        "only) show the present state. On an address other than loopback, a scrape needs a bearer",
-        "token of a user who may `get` the URL `/metrics`: [`metrics.authentication`](settings.md).",
+        "`kaisched run` serves these on `/metrics`, with the state after the last cycle. Metrics",
+        "of the connection to a cluster (from `kaisched_leader_state` on, with `cluster:",
+        "kubernetes` only) show the present state. On an address other than loopback, a scrape",
+        "needs a bearer token of a user who may `get` the URL `/metrics`:",
+        "[`metrics.authentication`](settings.md).",
         "",
         "Names in `_total` are counters, others gauges unless histograms; labels are in braces,",
         "`_pieces` are those of extended resources.",
-        f"The label `queue` takes the names of the first {QUEUE_CAP} queues of the tree; `other` is",
-        "the sum of the rest. The label `queue_name` and the usage metrics have no such bound: a",
-        "queue left out there would lose its history. `kaisched_queue_evictions_total` has the",
-        f"first {PAIR_CAP} combinations of its labels, and `other` for both queues of further ones.",
-        "No metric names a pod or a pod group.",
+        f"The label `queue` takes the names of the first {QUEUE_CAP} queues of the tree; `other`",
+        "is the sum of the rest. The label `queue_name` and the usage metrics have no such bound:",
+        "a queue left out there would lose its history. `kaisched_queue_evictions_total` has the",
+        f"first {PAIR_CAP} combinations of its labels, and `other` for both queues of further",
+        "ones. No metric names a pod or a pod group.",
         "",
         *(_metric_line(list(family)) for _, family in families),
     )
@@ -278,8 +279,8 @@ def _values(of: dict[str, Any]) -> str:
 def _shapes() -> Iterator[str]:
     shapes = [it.document for it in ENDPOINTS] + [api.Error]
     _, found = msgspec.json.schema_components(dict.fromkeys(shapes), ref_template="#{name}")
-    yield from ("", "A field without a type is a string; times are RFC 3339. `?` may be null, `[]` is a")
-    yield "list, `{}` an object by name."
+    yield from ("", "A field without a type is a string; times are RFC 3339. `?` may be null,")
+    yield "`[]` is a list, `{}` an object by name."
     yield f"*Amounts*: {_AMOUNTS[0].lower()}{_AMOUNTS[1:]}"
     heads: list[set[str]] = []
     for said, kind in (("document of a shard", api.Document), ("list", api.Listed)):
@@ -333,12 +334,9 @@ def _type(of: dict[str, Any]) -> str:
         return f"{names}{'?' if None in of['enum'] else ''}"
     if of.get("type") == "array":
         return f"{_type(of['items'])}[]"
-    if of.get("type") == "object":
-        inner = of.get("additionalProperties")
-        if not isinstance(inner, dict):
-            return "object"
-        kind = _type(inner)
-        return "amounts" if kind == "number?" else f"{kind}{{}}"
+    inner = of.get("additionalProperties")
+    if isinstance(inner, dict):
+        return f"{_type(inner)}{{}}".replace("number?{}", "amounts")
     return str(of.get("type", "any"))
 
 

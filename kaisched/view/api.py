@@ -113,9 +113,7 @@ class Document(Doc):
 
     schema_version: Annotated[str, Meta(description="`kaisched.io/view/v1`; of one job, why/v1.")]
     shard: str
-    revision: Annotated[
-        int, Meta(description="Grows when a cycle differs from the one before.")
-    ]
+    revision: Annotated[int, Meta(description="Grows when a cycle differs from the one before.")]
     since: Annotated[Time | None, Meta(description="End of the first cycle of the revision.")]
 
 
@@ -465,8 +463,7 @@ class NodeTotals(Doc):
     stranded: Annotated[
         int,
         Meta(
-            description="Free GPUs without the least CPU and memory that a pod with GPUs asks"
-            " for."
+            description="Free GPUs without the least CPU and memory that a pod with GPUs asks for."
         ),
     ]
 
@@ -778,8 +775,8 @@ ENDPOINTS: Final = (
     ),
     Endpoint(
         "/fairness",
-        "What a queue and those directly below it held since the process began; without one, those at"
-        " the top.",
+        "What a queue and those directly below it held since the process began; without one, those"
+        " at the top.",
         Fairness,
         ("queue", *_PART),
     ),

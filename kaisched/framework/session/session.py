@@ -291,8 +291,7 @@ class Session:
         return share
 
     def divide(self) -> Amounts:
-        """Return :attr:`fair_share`, divided now at the latest.
-        """
+        """Return :attr:`fair_share`, divided now at the latest."""
         return self.fair_share
 
     @property
@@ -313,8 +312,7 @@ class Session:
 
     @property
     def moves(self) -> int:
-        """Grows with every move, from 0: what is cached of what follows is good until then.
-        """
+        """Grows with every move, from 0: what is cached of what follows is good until then."""
         return len(self.capacity.touched) + 1 if self.has_moved else 0
 
     @property
