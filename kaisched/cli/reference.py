@@ -149,6 +149,7 @@ def cli_page() -> str:
         "",
         "## Shared options",
         "",
+        "In brackets are defaults.",
         f"A command names those that it has. *State* is {', '.join(f'`{it}`' for it in _STATE)}.",
         "Without them the state is read as by `kaisched why`, or for `whatif` from the kubeconfig.",
         "",
@@ -206,7 +207,8 @@ def _option_line(row: tuple[str, str]) -> str:
 
 
 def _long_name(names: str) -> str:
-    return next(name for name in names.replace("`", "").split(", ") if name[:2] == "--")
+    shown = names.partition(" (")[0].replace("`", "")
+    return next(name for name in shown.split(", ") if name[:2] == "--")
 
 
 def _options_of(command: Any) -> list[tuple[str, str]]:
@@ -220,7 +222,7 @@ def _option(param: Any) -> tuple[str, str]:
     default = param.default() if callable(param.default) else param.default
     if default is None or default in (False, "", (), []):
         return names, f"Required. {meaning}" if param.required else meaning
-    return names, f"{meaning} Default: `{getattr(default, 'value', default)}`."
+    return f"{names} ({getattr(default, 'value', default)})", meaning
 
 
 _AMOUNTS: Final[str] = msgspec.json.schema(api.Amounts)["description"]
