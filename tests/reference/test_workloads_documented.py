@@ -34,7 +34,7 @@ def fields_under(heading):
 
 def test_every_kind_has_a_line_with_its_versions():
     text = PAGE.partition("\n## ")[0]
-    heads = [line.partition(": ")[0] for line in text.splitlines() if line.startswith("- `")]
+    heads = [line.split("|")[1] for line in text.splitlines() if line.startswith("| `")]
     rows = re.findall(r"`(\w+)`[^()]* \(([^)]*)\)", "\n".join(heads))
     listed = [(kind, re.findall(r"`([\w./-]+)`", versions)) for kind, versions in rows]
     known = [(row.kind, [row.api_version, *row.other_versions]) for row in WORKLOADS]
