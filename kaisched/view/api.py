@@ -787,10 +787,12 @@ ENDPOINTS: Final = (
         Hours,
         ("last",),
     ),
-    Endpoint("/frames", "Earlier cycles that `at` may name; of a simulation only.", Frames),
+    Endpoint(
+        "/frames", "Earlier cycles that `at` may name, in order; of a simulation only.", Frames
+    ),
     Endpoint(
         "/cycles",
-        "How long the last 300 cycles took, by action and by plugin.",
+        "How long the last 300 cycles took, the latest first, by action and by plugin.",
         Cycles,
     ),
 )

@@ -125,7 +125,7 @@ class Session:
     # -- what plugins keep -------------------------------------------------------------------------
 
     state: dict[str, Any]
-    """What each plugin returned from ``session_open``, by its name: its own for this cycle."""
+    """What each plugin returned from ``session_open``, by its name."""
     found: dict[str, Any]
     """What must not outlive the cycle, by names of one's own."""
     hints: dict[str, Any]
@@ -218,7 +218,7 @@ class Session:
     def held_stuck(self) -> tuple[Amounts, Amounts] | None:
         """``(R, Q)`` what pods hold that were asked to go and do not end, and the firm part of it.
 
-        ``queue_gate`` is asked with it as held. None if there are none.
+        ``queue_gate`` is asked with it as held.
         """
         return held_in(self.snapshot, TaskState.STUCK)
 
@@ -252,15 +252,12 @@ class Session:
 
     @property
     def overdrawn(self) -> Amounts | None:
-        """``(R, Q)`` what projects hold in other node pools beyond their quotas there, at leaves.
-
-        None if no project does.
-        """
+        """``(R, Q)`` what projects hold in other pools beyond their quotas there, at leaves."""
         return self.snapshot.overdrawn
 
     @cached_property
     def parts_of_gpus(self) -> BoolVec | None:
-        """``(S,)`` which shapes ask for a part of GPUs; None if none does."""
+        """``(S,)`` which shapes ask for a part of GPUs."""
         devices = [limits.devices for limits in self.shapes.constraints]
         is_part = np.array([it is not None and it.is_share for it in devices], np.bool_)
         return is_part if is_part.any() else None
@@ -296,12 +293,12 @@ class Session:
 
     @property
     def fold(self) -> Fold | None:
-        """The plugins' over-quota weight fold, or None when no plugin answers (the identity)."""
+        """The plugins' over-quota weight fold, or None (the identity)."""
         return self._division("over_quota_weights")
 
     @property
     def head_start(self) -> Callable[..., IntVec | None] | None:
-        """The plugins' head starts, or None when no plugin answers."""
+        """The plugins' head starts, or None."""
         return self._division("head_start")
 
     def _division(self, question: str) -> Callable[..., Any] | None:
@@ -381,8 +378,8 @@ class Session:
     def places(self, shape: int) -> IntVec:
         """``(N,)`` pods of a shape that fit now, by amounts, filters and bounds, on each node.
 
-        None fits outside the set of nodes that is tried now. Asks other plugins, so that it must
-        not be called by a plugin that is asked about filters, bounds or scores.
+        None fits outside the set of nodes that is tried now. Asks other plugins: not to be called
+        by a plugin that is asked about filters, bounds or scores.
         """
         plan, room, _, _ = self.placement.vacancy(shape)
         if plan.one_of is None:
@@ -399,7 +396,7 @@ class Session:
         return self.placement.future(plan, plan.one_of)
 
     def places_once_evicted(self, shape: int) -> IntVec:
-        """``(N,)`` the same, if no preemptible pod ran any more: a bound that no eviction lifts."""
+        """``(N,)`` the same, if no preemptible pod ran: a bound that no eviction lifts."""
         plan = self.placement.plan(shape)
         allowed: BoolVec | None = None
         if plan.codes is not None:
@@ -433,7 +430,7 @@ class Session:
 
     @property
     def is_releasing(self) -> bool:
-        """Whether room is being released now: if not, places once released are the same as now."""
+        """Whether room is being released now."""
         return self.capacity.has_releasing
 
     def free(self, resource: int, rows: RowVec) -> IntVec:
@@ -443,9 +440,8 @@ class Session:
     def gpus_free(self, shape: int, rows: RowVec, extra: IntVec) -> tuple[IntVec, Amounts]:
         """``(K,)`` whole GPUs and ``(K, G)`` thousandths left of each GPU that pods share.
 
-        As :meth:`free`: idle, or being released by now; less what ``extra`` ``(K,)`` more pods of a
-        shape would take, each on the GPUs that it would get. A node with fewer shared ones has
-        zeros.
+        As :meth:`free`, less what ``extra`` ``(K,)`` more pods of a shape would take. A node with
+        fewer shared ones has zeros.
         """
         return self.capacity.gpus_free(shape, rows, extra)
 
