@@ -545,7 +545,14 @@ class Spark(Operator):
     attempt = 0
 
     def start(self, spare=2):
-        spec = {"type": "Python", "mode": "cluster", "executor": {"instances": spare}}
+        spec = {
+            "type": "Python",
+            "mode": "cluster",
+            "sparkVersion": "4.0.1",
+            "mainApplicationFile": "local:///pi.py",
+            "driver": {},
+            "executor": {"instances": spare},
+        }
         self.app = self.make("SparkApplication", "pi", spec)
         self._driver()
         self.spare = [self._executor() for _ in range(spare)]

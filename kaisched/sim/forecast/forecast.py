@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -47,6 +47,8 @@ class Forecast:
     is_cut: bool
     """Courses are missing because time was up."""
     assumptions: tuple[str, ...]
+    now_s: float = math.nan
+    """The time of the state from which the seconds count, in seconds since 1970."""
 
 
 def world_of(result: CycleResult) -> World:
@@ -90,7 +92,8 @@ def forecasts(
         if is_late():
             break
     assumptions = tuple(_assumptions(snapshot, times, past, world.now_s))
-    return {job: _foreseen(job, ended, len(ended) < draws, assumptions) for job in jobs}
+    found = {job: _foreseen(job, ended, len(ended) < draws, assumptions) for job in jobs}
+    return {job: replace(it, now_s=world.now_s) for job, it in found.items()}
 
 
 def _foreseen(
