@@ -197,8 +197,7 @@ def _assumptions(snapshot: Snapshot, times: RunTimes, past: Past, now_s: float) 
     else:
         lines.append("no new jobs come: how often they do is not known")
     lines.append(
-        "evicted jobs begin anew after the grace period of their pods; nodes and past usage stay as"
-        " they are"
+        "evicted jobs begin anew after their grace period; nodes and past usage stay as they are"
     )
     return lines
 
