@@ -199,8 +199,9 @@ class _Attempt:
         self._list = victim_list
         self._moving = moving
         self._moves = victim_list.moves
-        """The units that would move; of these ``_stuck`` are nodes that found none a place."""
+        """The units that would move."""
         self._stuck: set[int] = set()
+        """Nodes of which units found no place, or of which every set has been looked at."""
         self._may_stay = False
         """Whether a unit that was to move may stay: a set without it has been looked at else."""
         self._needs = [(search.future(shape), count) for shape, count in demand.shapes]
@@ -372,6 +373,8 @@ class _Attempt:
             keys = [self._rank[place[starts]], pods, turn]
         order = np.lexsort(keys)
         for at in order[could[order]][:MOST_NODES].tolist():
+            if ends[at] - starts[at] <= EVERY_SET:
+                self._stuck.add(int(rows[at]))
             yield place[starts[at] : ends[at]]
 
     def _able(self, places: RowVec) -> RowVec:
@@ -632,7 +635,7 @@ class _Attempt:
             if missing <= 0:
                 continue
             node, place, held = self._entries(future)
-            if self._stuck:
+            if self._moving is not None:
                 use = ~np.isin(node, list(self._stuck))
                 node, place, held = node[use], place[use], held[:, use]
             use = np.isin(place, self._may_go(self._steps_of(future, node, place, held)))
@@ -710,10 +713,11 @@ class _Attempt:
         """
         self._may_stay = True
         while (places := self._of_gang()).size and self._move_few(places, self._moves[places]):
+            known = len(self._stuck)
             plan = self._placed(places.tolist())
             if plan is not None:
                 return plan
-            if not self._step() or not self._stuck:
+            if not self._step() or len(self._stuck) == known:
                 return int(Refusal.SEARCH_BUDGET)
         return self._why_not()
 
@@ -816,7 +820,7 @@ class _Attempt:
         """Tell whether the pods can be placed with some units gone."""
         plan = self._placed(places)
         if plan is not None:
-            plan.statement.rollback()
+            self._undo(plan.statement)
         return plan is not None
 
     def _fewest(self, places: list[int]) -> list[int]:
@@ -1034,7 +1038,7 @@ class _Attempt:
             statement = session.statement()
             statement.evict_all(tasks)
             if not self._is_borne_out(units):
-                statement.rollback()
+                self._undo(statement)
                 return None
             if moves_first:
                 barred = nodes_of(session, units + moved)
@@ -1045,8 +1049,14 @@ class _Attempt:
                 is_done = is_done and self._settled(statement, moved, ())
             if is_done:
                 return Plan(statement, units, self._demand.claim.pass_number, movers=moved)
-            statement.rollback()
+            self._undo(statement)
         return None
+
+    def _undo(self, statement: Statement) -> None:
+        """Roll an attempt back, and the room that was counted while it stood."""
+        statement.rollback()
+        for future, _ in self._needs:
+            future.catch_up()
 
     def _ways(self, moved: list[Unit]) -> Iterator[tuple[NodeSet | None, bool]]:
         """Yield on which nodes to place the pods, and whether units move before that.

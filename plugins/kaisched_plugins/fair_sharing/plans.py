@@ -271,7 +271,7 @@ class _Taking(NamedTuple):
         free, taken = self.free, list[Sized]()
         lines = {wanted.queue: [each for each, _ in open_]}
         size_of = {id(each): size for each, size in open_}
-        for each in targets(now, work, lines, lacks, rules.strategies, by_size=rules.by_size):
+        for each in targets(now, work, lines, lacks, rules.strategies, lambda _, at: (at,)):
             taken.append((each, size_of[id(each)]))
             free = free + size_of[id(each)]
             now.take(work.queue, work.ask)

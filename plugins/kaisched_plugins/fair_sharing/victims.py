@@ -29,6 +29,7 @@ from kaisched_plugins.fair_sharing.tables import Table, some_of
 from kaisched_plugins.fair_sharing.work import (
     NEVER,
     Borrowing,
+    Key,
     Work,
     line_columns,
     may_take,
@@ -266,8 +267,8 @@ def fair_order(
     lacks = contested(holdings, incoming)
     running = len(units)
     units = with_started(session, table, units, incoming.queue, rules)
-    rows = _rows_in_line(session, table, holdings, claim, incoming, units, lacks, rules, running)
-    lines = Lines(session, rules, units, rows, running)
+    rows, keys = _in_line(session, table, holdings, claim, incoming, units, lacks, rules, running)
+    lines = Lines(session, rules, units, rows, running, keys)
     if not lines:
         return np.empty(0, np.int64), int(refusals.NOT_BORROWING), lines
     is_last = claim.pass_number > 0
@@ -277,7 +278,7 @@ def fair_order(
     if rules.is_compatible and not is_last:
         strategies = strategies[:1]
 
-    found = targets(holdings, incoming, lines, lacks, strategies, by_size=rules.by_size)
+    found = targets(holdings, incoming, lines, lacks, strategies, lines.key)
     order = _first_of(found, holdings, incoming, running, is_short=not is_last)
     is_left = np.arange(len(units)) < running
     is_left[order] = False
@@ -312,7 +313,7 @@ def _first_of(
     return np.array(order, np.int64)
 
 
-def _rows_in_line(
+def _in_line(
     session: Session,
     table: Table,
     holdings: Holdings,
@@ -322,27 +323,37 @@ def _rows_in_line(
     lacks: Sequence[int],
     rules: Rules,
     running: int,
-) -> RowVec:
+) -> tuple[RowVec, list[Any]]:
     """Return the rows of the units that may go for a claim: by queue, the first to go first.
 
-    Those beyond the first ``running`` have just been started: for the shortest time of all.
+    With them the columns of F12. Those beyond the first ``running`` have just been started: for the
+    shortest time of all.
     """
     rows = allowed(session, table, holdings, incoming, units, lacks, rules)
     rows = rows[units.job[rows] != claim.job]  # its own pods are not in its way
     queue = units.queue[rows].astype(np.min_scalar_type(len(table.root)))
-    columns = [*victim_columns(session, table, units, rows, rules), queue]
+    columns = victim_columns(session, table, units, rows, rules)
     columns[0][rows >= running] = 0
-    found: RowVec = rows[np.lexsort(columns)]
-    return found
+    order = np.lexsort([*columns, queue])
+    return rows[order], [column[order] for column in columns]
 
 
 class Lines(Mapping[int, Sequence[Work]]):
     """The victims of a claim by queue, the first to go first, made into work when looked at."""
 
     def __init__(
-        self, session: Session, rules: Rules, units: Units, rows: RowVec, running: int
+        self,
+        session: Session,
+        rules: Rules,
+        units: Units,
+        rows: RowVec,
+        running: int,
+        keys: Sequence[Any],
     ) -> None:
-        """Part ``rows``, which are by queue; those beyond ``running`` the cycle has started."""
+        """Part ``rows``, which are by queue; those beyond ``running`` the cycle has started.
+
+        ``keys`` are their columns of F12, the most important last.
+        """
         self._session = session
         self._rules = rules
         self._units = units
@@ -351,7 +362,22 @@ class Lines(Mapping[int, Sequence[Work]]):
         starts = np.flatnonzero(np.diff(units.queue[rows], prepend=-1))
         cuts = pairwise((*starts.tolist(), len(rows)))
         self._part = dict(zip(units.queue[rows[starts]].tolist(), cuts, strict=True))
+        # What a queue used lately decides inside a pool only.
+        self._keys = keys[: 3 if rules.by_size else 2][::-1]
+        self._first = dict(zip(self._part, self._keys_of(starts), strict=True))
         self._places: dict[int, dict[int, int]] = {}
+
+    def key(self, queue: int, at: int) -> Key:
+        """Return what a victim is compared by with those of other queues of equal shares."""
+        if not at:
+            return self._first[queue]
+        return next(self._keys_of(np.array([self._part[queue][0] + at])))
+
+    def _keys_of(self, places: RowVec) -> Iterator[Key]:
+        names = self._session.jobs.name
+        jobs = self._units.job[self._rows[places]].tolist()
+        columns = (column[places].tolist() for column in self._keys)
+        return zip(*columns, [names[job] for job in jobs], strict=True)
 
     def __len__(self) -> int:
         """Return how many queues have victims."""

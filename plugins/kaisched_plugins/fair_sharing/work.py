@@ -6,7 +6,7 @@ Rules F8 to F14 and F20 of docs/explanation/fair-sharing.md.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from heapq import heapify, heappop, heappush, heapreplace
 from typing import Any, Final, NamedTuple, TypeAlias
 
@@ -26,6 +26,8 @@ LOWER_OR_NEWER: Final = "LowerOrNewerEqualPriority"
 ANY: Final = "Any"
 
 Key: TypeAlias = tuple[Any, ...]
+KeyOf: TypeAlias = Callable[[int, int], Key]
+"""Returns what decides between queues of equal shares: of a queue and a place in its line."""
 
 
 class Work(NamedTuple):
@@ -226,7 +228,6 @@ def meeting(holdings: Holdings, one: int, other: int) -> tuple[int, int]:
 
 FINAL: Final = "LessThanOrEqualToFinalShare"
 INITIAL: Final = "LessThanInitialShare"
-STRATEGIES: Final = (FINAL, INITIAL)
 
 
 class Walk:
@@ -239,20 +240,17 @@ class Walk:
         lines: Mapping[int, Sequence[Work]],
         *,
         contested: Sequence[int],
-        by_size: bool,
+        key: KeyOf,
     ) -> None:
         """Lay out the victims: a line of them for each queue, the first to go first."""
         self._holdings = holdings
         self._contested = contested
         self._taker = taker
-        self._by_size = by_size
+        self._key_of = key
         self._path = set(holdings.rows.path(taker))
         self._lines = lines
-        self._keys: dict[int, Key] = {}
-        """What decides between equal shares, of the queues that were compared."""
         self._at = dict.fromkeys(lines, 0)
         """How many victims of each line have had their turn."""
-        self._heads: dict[int, Work | None] = {}
         self._stamp: dict[int, int] = {}
         self._heaps: dict[int, list[tuple[Any, ...]]] = {}
         self._root = holdings.rows.path(taker)[-1]
@@ -268,7 +266,7 @@ class Walk:
     def next_queue(self) -> int:
         """Return the queue to take from, -1 when there is none any more."""
         if self._root == self._taker:
-            is_open = self._stamp.get(self._root, 0) >= 0 and self.head(self._root) is not None
+            is_open = self._stamp.get(self._root, 0) >= 0 and not self._is_done(self._root)
             return self._root if is_open else -1
         node = self._root
         while True:
@@ -285,16 +283,18 @@ class Walk:
 
     def head(self, queue: int) -> Work | None:
         """Return the next victim of a queue."""
-        if queue not in self._heads:
-            line, at = self._lines.get(queue, ()), self._at.get(queue, 0)
-            self._heads[queue] = line[at] if at < len(line) else None
-        return self._heads[queue]
+        return None if self._is_done(queue) else self._lines[queue][self._at[queue]]
+
+    def _is_done(self, queue: int) -> bool:
+        return queue not in self._at or self._at[queue] >= len(self._lines[queue])
+
+    def at(self, queue: int) -> int:
+        """Return the place of the next victim in the line of a queue."""
+        return self._at[queue]
 
     def step(self, queue: int) -> None:
         """Go on to the next victim of a queue."""
         self._at[queue] += 1
-        self._heads.pop(queue, None)
-        self._keys.pop(queue, None)
 
     def drop(self, queue: int) -> None:
         """Leave a queue out for good."""
@@ -331,7 +331,7 @@ class Walk:
 
     def _counts(self, child: int) -> bool:
         if child in self._at:
-            if self.head(child) is None:
+            if self._is_done(child):
                 self.drop(child)
                 return False
             is_kept = child == self._taker
@@ -344,17 +344,14 @@ class Walk:
 
     def _entries(self, queues: list[int]) -> list[tuple[Any, ...]]:
         """Return what siblings are compared by, and what tells an entry that is out of date."""
-        leaves, keys, stamp = self._at, self._keys, self._stamp
-        for queue in queues:
-            if queue not in keys:
-                keys[queue] = self._key(queue)
+        leaves, stamp = self._at, self._stamp
         shares = self._holdings.shares(queues)
         return [
             (
                 not share.is_infinite,
                 -share.exact,
                 queue in leaves,
-                keys[queue],
+                self._key(queue),
                 stamp.get(queue, 0),
                 queue,
             )
@@ -363,10 +360,10 @@ class Walk:
 
     def _key(self, queue: int) -> Key:
         """Return what decides between equal shares: of inner queues the row, else the victim."""
-        head = self.head(queue)
-        if head is None:
+        at = self._at.get(queue)
+        if at is None or (at and self._is_done(queue)):
             return (-queue,)
-        return victim_key(self._holdings.rows, self._taker, head, by_size=self._by_size)
+        return queue == self._taker, self._key_of(queue, at)
 
 
 def targets(
@@ -374,9 +371,8 @@ def targets(
     incoming: Work,
     lines: Mapping[int, Sequence[Work]],
     contested: Sequence[int],
-    strategies: Sequence[str] = STRATEGIES,
-    *,
-    by_size: bool = False,
+    strategies: Sequence[str],
+    key: KeyOf,
 ) -> Iterator[Work]:
     """Yield victims in the order in which they are taken; each has left when it is yielded.
 
@@ -384,11 +380,11 @@ def targets(
     the victims of each queue, first to go first; ``contested`` the rows that the claim lacks.
     """
     if incoming.is_high:
-        yield from _by_priority(holdings, incoming, lines, contested, by_size=by_size)
+        yield from _by_priority(holdings, incoming, lines, contested, key)
         return
-    walk = Walk(holdings, incoming.queue, lines, contested=contested, by_size=by_size)
+    walk = Walk(holdings, incoming.queue, lines, contested=contested, key=key)
     is_reclaim = holdings.is_within(incoming.queue, contested)
-    spared: dict[int, list[Work]] = {}
+    spared: dict[int, int] = {}
     while (queue := walk.next_queue()) >= 0:
         if queue == incoming.queue or is_reclaim:
             work = walk.head(queue)
@@ -403,7 +399,10 @@ def targets(
         if taken is not None:
             yield taken
     if len(strategies) > 1:
-        yield from _greedy(holdings, incoming.queue, spared, contested, by_size=by_size)
+        some = {queue: (lines[queue][at],) for queue, at in spared.items()}
+        yield from _greedy(
+            holdings, incoming.queue, some, contested, lambda queue, _: key(queue, spared[queue])
+        )
 
 
 def _by_priority(
@@ -411,17 +410,14 @@ def _by_priority(
     incoming: Work,
     lines: Mapping[int, Sequence[Work]],
     contested: Sequence[int],
-    *,
-    by_size: bool,
+    key: KeyOf,
 ) -> Iterator[Work]:
     """Yield the least important of all queues that borrow, whatever their shares are."""
-    rows, taker = holdings.rows, incoming.queue
-    everybody = [work for line in lines.values() for work in line]
-    # No queue is told apart, not even the claim's own: all are compared as that of some other.
-    everybody.sort(key=lambda work: victim_key(rows, -1, work, by_size=by_size))
-    for work in everybody:
-        queue = work.queue
+    taker = incoming.queue
+    everybody = [(queue, at) for queue, line in lines.items() for at in range(len(line))]
+    for queue, at in sorted(everybody, key=lambda each: key(*each)):
         if queue == taker or borrows_up_to(holdings, taker, queue, contested):
+            work = lines[queue][at]
             holdings.take(queue, work.ask)
             yield work
 
@@ -442,20 +438,19 @@ def _fair(
     queue: int,
     walk: Walk,
     strategy: str,
-    spared: dict[int, list[Work]],
+    spared: dict[int, int],
 ) -> Work | None:
     """Return the first victim of a queue that passes; of the others the first is spared for now."""
     mine, theirs = meeting(holdings, taker, queue)
     share, before = holdings.terms(mine), holdings.terms(theirs).share
     if not could_pass(holdings, share, before):
-        head = walk.head(queue)
-        assert head is not None  # a queue without any is left out
-        spared.setdefault(queue, [head])
+        spared.setdefault(queue, walk.at(queue))
         walk.drop(queue)
         if walk.head(taker) is None:  # nothing lowers the claim's share any more
             walk.drop(theirs)
         return None
     while (work := walk.head(queue)) is not None:
+        at = walk.at(queue)
         walk.step(queue)
         holdings.take(queue, work.ask)
         if strategy == FINAL:
@@ -465,7 +460,7 @@ def _fair(
         if passes:
             return work
         holdings.add(queue, work.ask)
-        spared.setdefault(queue, [work])
+        spared.setdefault(queue, at)
     return None
 
 
@@ -484,11 +479,10 @@ def _greedy(
     taker: int,
     spared: Mapping[int, Sequence[Work]],
     contested: Sequence[int],
-    *,
-    by_size: bool,
+    key: KeyOf,
 ) -> Iterator[Work]:
     """Yield what only the second rule allows: the first of each queue, once, and no more."""
-    walk = Walk(holdings, taker, spared, contested=contested, by_size=by_size)
+    walk = Walk(holdings, taker, spared, contested=contested, key=key)
     while (queue := walk.next_queue()) >= 0:
         mine, theirs = meeting(holdings, taker, queue)
         share = holdings.terms(mine)

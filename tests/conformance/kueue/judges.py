@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from kaisched_plugins.fair_sharing.quotas import NOTHING, Share, Terms, quotient
-from kaisched_plugins.fair_sharing.work import Walk, Work, entry_of, may_take, victim_key
+from kaisched_plugins.fair_sharing.work import Key, Walk, Work, entry_of, may_take, victim_key
 from tests.conformance.kueue.tree import Tree, cohort_row, tree_of, work_of
 from tests.conformance.outcome import NotBuiltError
 
@@ -147,7 +147,11 @@ def queues_in_order(case: Mapping[str, Any], *, by_size: bool) -> list[str]:
     lines = lines_of(tree, case, taker, some, by_size=by_size)
     holdings = tree.holdings(held_by(case["admitted"]))
     every = range(len(tree.pair))
-    walk = Walk(holdings, taker, lines, contested=every, by_size=by_size)
+
+    def key(queue: int, at: int) -> Key:
+        return victim_key(tree.quotas.rows, taker, lines[queue][at], by_size=by_size)
+
+    walk = Walk(holdings, taker, lines, contested=every, key=key)
     name = {row: name for name, row in tree.row.items()}
     got: list[str] = []
     while (queue := walk.next_queue()) >= 0:

@@ -74,3 +74,29 @@ def gang_of_whole_nodes():
 def test_a_gang_moves_so_many_jobs_or_none(most, moved):
     result, broken = decide(gang_of_whole_nodes(), with_most(most))
     assert (len(evicted(result)), result.failures, broken) == (moved, (), [])
+
+
+def stuck_before_another():
+    """For two pods of 4, a and d would move; but r, over its limit, takes a nowhere again.
+
+    Moving d alone makes room for both. It has a place on the node without CPU.
+    """
+    fixed = (job(f"f{at}", "q", (4, 1, f"n{at}"), is_preemptible=False) for at in range(2))
+    ones = tuple(job(f"o{at}", "q", (1, 1, f"s{at}")) for at in range(12))
+    return Cluster(
+        (node("n0", 8), node("n1", 12), node("h", 8, 0), *(node(f"s{at}", 1) for at in range(12))),
+        (queue("q", 40), queue("r", 4, limit=1)),
+        (
+            *fixed,
+            *ones,
+            job("a", "r", (4, 1, "n0")),
+            job("d", "q", (8, 0, "n1")),
+            job("w", "q", (4, 1), (4, 1), minimum=2),
+        ),
+    )
+
+
+def test_what_is_taken_nowhere_does_not_end_the_search():
+    result, broken = decide(stuck_before_another())
+    assert promised(result) == {"d-0": "h", "w-0": "n1", "w-1": "n1"}
+    assert (evicted(result), broken) == (["d-0"], [])
