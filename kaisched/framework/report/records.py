@@ -204,6 +204,7 @@ _DIGITS: Final = range(3, 17)
 
 def _told_apart(own: float | str | None, other: float | str | None) -> tuple[str, str]:
     """Return two values with as few digits as show which is which."""
+    told = ("", "")
     for digits in _DIGITS:
         told = (_told(own, digits), _told(other, digits))
         if told[0] != told[1]:
