@@ -13,6 +13,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 from typing import Final
 
@@ -131,7 +132,9 @@ def stage(into: Path) -> None:
                 shutil.copyfile(file, place)
     settings = (Path(__file__).parent / "mkdocs.yml").read_text(encoding="utf-8")
     nav = {"nav": navigation([it for it in done if it.suffix == ".md"])}
-    told = yaml.safe_dump(nav, sort_keys=False)
+    with (ROOT / "pyproject.toml").open("rb") as file:
+        version = tomllib.load(file)["project"]["version"]
+    told = yaml.safe_dump({"site_name": f"kaisched {version}", **nav}, sort_keys=False)
     (into / "mkdocs.yml").write_text(f"{settings}{told}", encoding="utf-8")
 
 
