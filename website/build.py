@@ -95,9 +95,10 @@ def staged(path: Path, linked: dict[Path, None]) -> str:
         target = (path.parent / link).resolve()
         if target.is_dir():
             target /= "README.md"
-        if not target.is_file():
-            return _NOWHERE
-        linked[target] = None
+            if not target.is_file():
+                return _NOWHERE
+        if target.is_file():
+            linked[target] = None
         to = os.path.relpath(place_of(target), here)
         return f"({to}{'#' if fragment else ''}{fragment})"
 

@@ -59,6 +59,15 @@ def test_what_stands_below_an_item_is_indented_as_python_s_markdown_wants(tmp_pa
     assert told == "1. One\n\n    ```yaml\n    a: 1\n    ```\n\n- two\n    lines\n\nAfter\n"
 
 
+def test_a_folder_without_a_page_is_no_link_and_a_dead_link_stays_one(tmp_path, monkeypatch):
+    (tmp_path / "folder").mkdir()
+    page = tmp_path / "page.md"
+    page.write_text("[a](folder), [b](nothing.md)\n")
+    monkeypatch.setattr(build, "ROOT", tmp_path)
+    monkeypatch.setattr(build, "DOCS", tmp_path)
+    assert build.staged(page, {}) == "a, [b](nothing.md)\n"
+
+
 def test_the_first_page_answers_in_order():
     text = (ROOT / "docs" / "README.md").read_text(encoding="utf-8")
     titles = re.findall(r"^## (.+)$", text, re.MULTILINE)
