@@ -14,6 +14,8 @@
 #   make lock     the lock files again, after a change of pyproject.toml (UPGRADE=1: newest versions)
 #   make wheel    the wheels of kaisched and of the API server that it plays with, below dist/
 #   make sbom     what is installed at run time, with licences, as build/sbom.cdx.json
+#   make site     the documentation as a site, build/site/site/index.html; fails at a dead link
+#   make release  what a release consists of, below dist/: wheels, list of parts, chart, image, sums, signatures
 #   make clean    remove what the above made
 
 PYTHON ?= python3
@@ -73,7 +75,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # Two pips in one environment would trip over each other.
 .NOTPARALLEL:
 
-.PHONY: demo test fuzz mutants without-proportion check static format lint types imports spelling docs example bench chaos sharing claims lock wheel sbom clean help
+.PHONY: demo test fuzz mutants without-proportion check static format lint types imports spelling docs example bench chaos sharing claims lock wheel sbom site release clean help
 
 help:
 	@sed -n 's/^#   \(make .*\)/\1/p' Makefile
@@ -137,6 +139,23 @@ sbom: $(PACKAGE)
 	$(BIN)/python deploy/image/sbom.py \
 	  $(VENV)/lib/python3*/site-packages requirements/runtime.lock > build/sbom.cdx.json
 
+# What is missing, such as docker, is said and left out. IMAGE_BASE, SIGN, COSIGN_KEY and REGISTRY:
+# deploy/release.py.
+release: wheel
+	$(BIN)/python deploy/release.py dist $(VENV)/lib/python3*/site-packages
+
+# An environment of its own: what it needs is no part of any other.
+SITE := build/site-env
+site: $(SITE)/.stamp
+	$(SITE)/bin/python website/build.py build/site
+
+$(SITE)/.stamp: requirements/site.lock
+	@rm -rf "$(SITE)"
+	@$(call require,$(INTERPRETER)) -m venv "$(SITE)"
+	$(SITE)/bin/python -m pip --quiet --disable-pip-version-check --no-input install --require-hashes \
+	  -r requirements/site.lock
+	@touch $@
+
 chaos: $(PACKAGE) $(DEV)
 	$(BIN)/python -m tests.chaos --minutes $(MINUTES) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
@@ -157,6 +176,7 @@ lock: $(BASE)
 	$(COMPILE) pyproject.toml --extra dev --extra dask --group build \
 	  -c requirements/runtime.lock -c requirements/build.lock -o requirements/dev.lock
 	$(COMPILE) --group pyproject.toml:lock -o requirements/tools.lock
+	$(COMPILE) --group pyproject.toml:site -c requirements/dev.lock -o requirements/site.lock
 
 # A changed lock makes the environment anew, so that what it no longer names is gone. The dev lock
 # counts only where it has been installed. Our mark comes first: an interrupted run is ours too.

@@ -253,7 +253,8 @@ def print_evictions(document: Mapping[str, Any], by: str, output: str) -> None:
         heads = columns(*(_HEADS[key] for key in keys), "#PODS")
         rows = [[*(part or "-" for part in key), f"{pods}"] for key, pods in lines]
         print_table(f"Evicted in the last {span}", heads, rows)
-        say(f"{sum(counts.values())} pods evicted{_since(document)}")
+        total = sum(counts.values())
+        say(f"{total} pod{'' if total == 1 else 's'} evicted{_since(document)}")
 
     def as_rows(_: Mapping[str, Any]) -> Iterator[Sequence[object]]:
         yield (*keys, "pods")

@@ -18,7 +18,6 @@ from kaisched.core.refusals import Refusal, RefusalText, text_of
 from kaisched.core.titles import title_in
 from kaisched.errors import ConfigError
 from kaisched.framework.advice.advice import DOES_NOT
-from kaisched.framework.report.records import Because
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -164,12 +163,8 @@ def _turn_lines(pending: Mapping[str, Any]) -> Iterator[str]:
     if ahead is None:
         yield "  no job is ahead of it"
         return
-    because = Because(ahead["plugin"] or "", ahead["key"], ahead["own"], ahead["other"])
     whose = title_in(ahead) or f"a job of queue {ahead['queue']}"
-    behind = title_in(pending)
-    if ahead["queue"] != pending["queue"]:  # the first of its queue: the queues are compared
-        behind = next(f"queue {it['queue']}" for it in turn["levels"] if it["ahead"] == ahead)
-    yield f"  directly ahead: {whose}, because {because.text(behind)}"
+    yield f"  directly ahead: {whose}, because {ahead['because']}"
 
 
 def _pod_lines(pods: Sequence[Mapping[str, Any]]) -> Iterator[str]:

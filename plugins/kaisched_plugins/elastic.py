@@ -19,6 +19,11 @@ class Elastic(Plugin):
         del question
         return ("standing to the minimum (0 below, 1 at it, 2 above)",)
 
+    def key_words(self, question: str) -> tuple[str, ...]:
+        """Say what the key of jobs puts behind."""
+        del question
+        return ("{whose} has more of the pods that it needs already",)
+
     @hookimpl
     def job_order(self, session: Session, job: RowVec) -> tuple[IntVec | FloatVec, ...]:
         """Answer 0 below, 1 exactly at, 2 above the minimum, by the present counts."""

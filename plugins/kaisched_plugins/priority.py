@@ -15,6 +15,11 @@ class Priority(Plugin):
         del question
         return ("-priority",)
 
+    def key_words(self, question: str) -> tuple[str, ...]:
+        """Say what the key of jobs puts behind."""
+        del question
+        return ("{whose} has the lower priority, {own} against {other}",)
+
     @hookimpl
     def job_order(self, session: Session, job: RowVec) -> tuple[IntVec | FloatVec, ...]:
         """Answer minus the priority: keys are low first."""

@@ -196,6 +196,9 @@ def test_a_job_leads_to_its_like_in_a_what_if_and_says_who_is_ahead_and_when(pag
     assert "assumed: no node changes" in page.text()
     page.view("jobs/default/rlhf")
     assert "Who is ahead" in page.text()
+    turns = page.text(".levels")
+    assert ", because queue " in turns
+    assert "(0 no" not in turns
     page.view("jobs/default/llm-405b")
     page.run(
         "[...document.querySelectorAll('main a')]"

@@ -80,7 +80,13 @@ def templated(*settings, namespace="kaisched", serves=("monitoring.coreos.com/v1
 
 
 def helm(*words, namespace="kaisched"):
-    """The objects that helm makes of the chart with these flags."""
+    """The objects that helm makes of the chart with these flags, without those of `helm test`."""
+    return rendered("--skip-tests", *words, namespace=namespace)
+
+
+@cache
+def rendered(*words, namespace="kaisched"):
+    """The same, with those of `helm test`."""
     return _run(
         *("helm", "template", "kaisched", str(CHART), "--namespace", namespace),
         *("--kube-version", "1.33", *words),

@@ -30,6 +30,7 @@ from tests.deploy.manifests import (
     kustomized,
     of_kind,
     read,
+    rendered,
     templated,
     written,
 )
@@ -230,6 +231,36 @@ def test_the_chart_goes_to_the_namespace_it_is_told():
     assert re.findall(r"serviceaccount:(?!elsewhere:)\S+", text) == []
 
 
+def doctor_of(*settings):
+    """The pod of `helm test`, and the template of the scheduler's."""
+    objects = rendered(*(word for it in settings for word in ("--set", it)))
+    (pod,) = of_kind(objects, "Pod")
+    (deployment,) = of_kind(objects, "Deployment")
+    return pod, deployment["spec"]["template"]
+
+
+def test_helm_tests_with_the_doctor_in_the_place_of_the_scheduler():
+    """Its image, account, settings and rights, but no Service and no policy finds it."""
+    pod, template = doctor_of("image.tag=v9", "image.repository=there")
+    assert pod["metadata"]["annotations"]["helm.sh/hook"] == "test"
+    assert pod["metadata"]["labels"].items().isdisjoint(template["metadata"]["labels"].items())
+    (doctor,), (scheduler,) = pod["spec"]["containers"], template["spec"]["containers"]
+    command, *options = doctor["args"]
+    assert (command, options) == ("doctor", scheduler["args"][1:])
+    for key in ("image", "securityContext", "volumeMounts"):
+        assert doctor[key] == scheduler[key]
+    for key in ("securityContext", "serviceAccountName", "automountServiceAccountToken"):
+        assert pod["spec"][key] == template["spec"][key]
+    assert pod["spec"]["restartPolicy"] == "Never"
+
+
+def test_the_doctor_of_helm_needs_no_volume_of_the_scheduler_and_observes_with_it():
+    pod, _ = doctor_of("usageVolume.create=true", "replicas=1", "observe=true")
+    assert {"name": "state", "emptyDir": {}} in pod["spec"]["volumes"]
+    (doctor,) = pod["spec"]["containers"]
+    assert {"name": "KAISCHED_KUBERNETES__OBSERVE", "value": "true"} in doctor["env"]
+
+
 def test_the_chart_has_the_version_of_the_package():
     chart = yaml.safe_load((CHART / "Chart.yaml").read_text(encoding="utf-8"))
     project = (DEPLOY.parent / "pyproject.toml").read_text(encoding="utf-8")
@@ -396,7 +427,7 @@ def test_priority_classes_are_those_of_kai():
 def test_nothing_secret_is_written_or_mounted():
     kinds = {obj["kind"] for obj in written()}
     assert "Secret" not in kinds
-    for path in [*KUSTOMIZE.rglob("*.yaml"), *CHART.glob("templates/*")]:
+    for path in [*KUSTOMIZE.rglob("*.yaml"), *CHART.glob("templates/**/*.*")]:
         assert not re.search(r"password|secretKeyRef", path.read_text(encoding="utf-8")), path
 
 

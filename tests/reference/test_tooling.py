@@ -192,6 +192,7 @@ def test_the_locks_answer_the_project_file():
     runtime, build, dev = pinned("runtime.lock"), pinned("build.lock"), pinned("dev.lock")
     assert named(project["project"]["dependencies"]) <= runtime.keys()
     assert named(project["dependency-groups"]["build"]) <= build.keys()
+    assert named(project["dependency-groups"]["site"]) <= pinned("site.lock").keys()
     for extra in project["project"]["optional-dependencies"].values():
         assert named(extra) - OURS <= dev.keys()
     assert {**runtime, **build}.items() <= dev.items()
@@ -206,6 +207,7 @@ def test_the_documented_dependencies_are_the_declared_ones():
         *chain.from_iterable(project["project"]["optional-dependencies"].values()),
         *project["dependency-groups"]["build"],
         *project["dependency-groups"]["lock"],
+        *project["dependency-groups"]["site"],
     ]
     assert named(sorted(documented)) == named(declared)
 
@@ -250,6 +252,7 @@ def test_the_ci_script_installs_what_is_missing_and_ends_with_the_tests(tmp_path
         "types",
         "imports",
         "spelling",
+        "site",
         "chaos",
         "sharing",
         "claims",

@@ -53,6 +53,8 @@ class NamedKey(NamedTuple):
     column: IntVec | FloatVec
     is_negative: bool
     """True where the key is the named number with its sign turned."""
+    words: str = ""
+    """What it puts behind, as :meth:`Plugin.key_words` says it; empty where that says nothing."""
 
     def shown(self, value: float) -> float:
         """Return the named number of a key."""
@@ -209,15 +211,18 @@ class Questions(Decisions, Words):
         """Return the key columns of a question about order with their names (for reports only)."""
         keys = []
         for each in in_turn(self._hook(question)):
+            plugin = self._setting[each.plugin_name].plugin
             try:
-                names = list(self._setting[each.plugin_name].plugin.key_names(question))
+                names, words = [*plugin.key_names(question)], [*plugin.key_words(question)]
             except Exception:  # noqa: BLE001 - any failure of a plugin is contained
-                names = []
+                names, words = [], []
             columns: Any = each.function(session, *asked) or ()
             for at, column in enumerate(columns):
                 name = names[at] if at < len(names) else f"key {at + 1}"
                 is_negative = name.startswith("-")
-                keys.append(NamedKey(each.plugin_name, name.lstrip("-"), column, is_negative))
+                said = words[at] if at < len(words) else ""
+                shown = name.lstrip("-")
+                keys.append(NamedKey(each.plugin_name, shown, column, is_negative, said))
         return keys
 
     def contest(

@@ -108,6 +108,16 @@ class Plugin(Decisions, Words):
         del question
         return ()
 
+    def key_words(self, question: str) -> Sequence[str]:
+        """Say in a sentence what each of these keys puts behind, in the order of the columns.
+
+        ``{whose}`` is who is behind, ``{own}`` its number and ``{other}`` that of who is ahead, as
+        in ``{whose} has the lower priority, {own} against {other}``. Where there is no sentence,
+        the name of the key and the two numbers are told.
+        """
+        del question
+        return ()
+
     def quotas(self, session: Session) -> Amounts | None:
         """Return ``(R, Q)`` what queues have by quota; None where it is as written.
 

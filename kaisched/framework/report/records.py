@@ -185,19 +185,38 @@ class Because(NamedTuple):
     key: str
     own: float | str | None
     other: float | str | None
+    words: str = ""
+    """The sentence of the plugin, if it has one: see :meth:`Plugin.key_words`."""
 
     def text(self, whose: str) -> str:
-        """Return for example ``priority 10 against 90 (priority)``; ``whose`` is who is behind."""
+        """Return for example ``job a has the lower priority``; ``whose`` is who is behind."""
         if not self.plugin:
             return _IN_WORDS[self.key].format(whose)
-        return f"{self.key} {_told(self.own)} against {_told(self.other)} ({self.plugin})"
+        own, other = _told_apart(self.own, self.other)
+        if not self.words:
+            return f"{self.key} {own} against {other} ({self.plugin})"
+        said = self.words.replace("{own}", own).replace("{other}", other)
+        return said.replace("{whose}", whose)
 
 
-def _told(value: float | str | None) -> str:
+_DIGITS: Final = range(3, 17)
+
+
+def _told_apart(own: float | str | None, other: float | str | None) -> tuple[str, str]:
+    """Return two values with as few digits as show which is which."""
+    told = ("", "")
+    for digits in _DIGITS:
+        told = (_told(own, digits), _told(other, digits))
+        if told[0] != told[1]:
+            break
+    return told
+
+
+def _told(value: float | str | None, digits: int) -> str:
     number = plain_number(value)
     if number is None:
         return "none"
-    return f"{number:.15g}" if isinstance(number, float) else str(number)
+    return f"{number:.{digits}g}" if isinstance(number, float) else str(number)
 
 
 def plain_number(value: float | str | None) -> float | str | None:

@@ -121,7 +121,7 @@ def because_of(
     if place >= len(keys):
         return Because("", last[place - len(keys)], own, other)
     key = keys[place]
-    return Because(key.plugin, key.name, key.shown(own), key.shown(other))
+    return Because(key.plugin, key.name, key.shown(own), key.shown(other), key.words)
 
 
 class _Order(NamedTuple):
@@ -217,14 +217,14 @@ class Turns:
             "position": turn.position,
             "of": turn.of,
             "gpusAhead": self._gpus_ahead(turn) / GPU_UNIT,
-            "ahead": self._ahead(turn.ahead),
+            "ahead": self._ahead(job, turn.ahead),
             "levels": [
                 {
                     "queue": names[level.queue],
                     "position": level.position,
                     "of": level.of,
                     "head": self._session.jobs.name[level.head],
-                    "ahead": self._ahead(level.ahead),
+                    "ahead": self._ahead(job, level.ahead),
                     "figures": {
                         name: plain_number(figure)
                         for name, figure in self._result.shares[level.queue].figures.items()
@@ -234,7 +234,7 @@ class Turns:
             ],
         }
 
-    def _ahead(self, ahead: Ahead | None) -> dict[str, Any] | None:
+    def _ahead(self, job: int, ahead: Ahead | None) -> dict[str, Any] | None:
         if ahead is None:
             return None
         because = ahead.because
@@ -246,6 +246,7 @@ class Turns:
             "key": because.key,
             "own": plain_number(because.own),
             "other": plain_number(because.other),
+            "because": self.because(job, ahead),
         }
 
     def _level(self, queue: int) -> Level:

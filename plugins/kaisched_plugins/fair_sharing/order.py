@@ -41,7 +41,17 @@ KEYS: Final = (
     "-priority of the job",
     "creation of the job",
 )
-"""Names of the keys of a queue with its best job."""
+"""Names of the keys of a queue with its best job, for programs."""
+WORDS: Final = (
+    "{whose} would borrow with the job, or borrow more widely than the other queue",
+    "{whose} has a weight of 0, and the other queue has not, or would not borrow",
+    "{whose} would have the larger share with the job, or used more lately: {own} against {other}",
+    "{whose} would have a slightly larger share with the job",
+    "the job of {whose} has the lower priority, {own} against {other}",
+    "the job of {whose} was created later",
+)
+"""What puts a queue behind by each of these keys, for people."""
+HIGH_PRIORITY: Final = "the job of {whose} has no priority that goes first, or a lower one"
 
 
 def head_keys(

@@ -38,7 +38,7 @@ from kaisched_plugins.fair_sharing.choices import Choices
 from kaisched_plugins.fair_sharing.claims import claim_codes
 from kaisched_plugins.fair_sharing.division import divided, figures, subtree_quotas
 from kaisched_plugins.fair_sharing.invariants import broken
-from kaisched_plugins.fair_sharing.order import KEYS, Pools, head_keys
+from kaisched_plugins.fair_sharing.order import HIGH_PRIORITY, KEYS, WORDS, Pools, head_keys
 from kaisched_plugins.fair_sharing.plans import plan_codes, set_codes
 from kaisched_plugins.fair_sharing.quotas import is_beyond
 from kaisched_plugins.fair_sharing.tables import (
@@ -246,6 +246,11 @@ class FairSharing(Plugin):
         """Name the keys of queues with their best jobs."""
         del question
         return KEYS if self.arguments.high_priority_from is None else ("-high priority", *KEYS)
+
+    def key_words(self, question: str) -> tuple[str, ...]:
+        """Say what each key of queues puts behind."""
+        del question
+        return WORDS if self.arguments.high_priority_from is None else (HIGH_PRIORITY, *WORDS)
 
     @hookimpl
     def head_order(

@@ -45,7 +45,9 @@ from kaisched_plugins.proportion.reclaim import (
 )
 from kaisched_plugins.proportion.standing import (
     ENTITLED_NAMES,
+    ENTITLED_WORDS,
     RATIO_NAMES,
+    RATIO_WORDS,
     Standing,
     codes_beyond,
     firm_quotas,
@@ -115,6 +117,10 @@ class Proportion(Plugin):
     def key_names(self, question: str) -> tuple[str, ...]:
         """Name the keys of queues."""
         return ENTITLED_NAMES if question == "queue_order" else RATIO_NAMES
+
+    def key_words(self, question: str) -> tuple[str, ...]:
+        """Say what each key of queues puts behind."""
+        return ENTITLED_WORDS if question == "queue_order" else RATIO_WORDS
 
     @hookimpl
     def queue_order(

@@ -94,7 +94,19 @@ RATIO_NAMES = (
     "dominant share",
     "size",
 )
-"""What the keys of :meth:`Standing.entitled` and :meth:`Standing.ratios` are, for people."""
+"""What the keys of :meth:`Standing.entitled` and :meth:`Standing.ratios` are, for programs."""
+ENTITLED_WORDS = (
+    "{whose} holds more than its fair share, and the other queue does not",
+    "{whose} would be above its quota with the job, and the other queue would not",
+    "{whose} has the lower priority, {own} against {other}",
+)
+RATIO_WORDS = (
+    "{whose} would hold something that it may not have, and the other queue would not",
+    "{whose} would use more of what it may have with the job: {own} of it against {other}",
+    "{whose} uses more of what it may have: {own} of it against {other}",
+    "{whose} may have more in all",
+)
+"""What puts a queue behind by each of these keys, for people."""
 
 
 def _divisors(allocatable: Amounts, total: Amounts) -> FloatVec:

@@ -125,7 +125,12 @@ KEY_NAMES = (
     "beyond its share with the job (0 no, 1 yes)",
     "-lacks of its share, in seconds of the cluster",
 )
-"""What the keys of :meth:`UsageOrder.keys` are, for people."""
+"""What the keys of :meth:`UsageOrder.keys` are, for programs."""
+KEY_WORDS = (
+    "{whose} would be beyond its share with the job, and the other queue would not",
+    "{whose} lacks less of its share: {own} s of the whole cluster against {other} s",
+)
+"""What puts a queue behind by each of these keys, for people."""
 
 Facts = dict[str, list[float]]
 _GAIN = 4.0

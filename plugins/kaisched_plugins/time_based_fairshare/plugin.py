@@ -35,6 +35,7 @@ from kaisched_plugins.time_based_fairshare.handover import (
 )
 from kaisched_plugins.time_based_fairshare.history import (
     KEY_NAMES,
+    KEY_WORDS,
     Entitlement,
     UsageOrder,
     behind_after,
@@ -146,6 +147,10 @@ class TimeBasedFairshare(Plugin):
     def key_names(self, question: str) -> tuple[str, ...]:
         """Name the keys of queues."""
         return KEY_NAMES if question == "queue_order" else KEY_NAMES[1:]
+
+    def key_words(self, question: str) -> tuple[str, ...]:
+        """Say what each key of queues puts behind."""
+        return KEY_WORDS if question == "queue_order" else KEY_WORDS[1:]
 
     @hookimpl
     def head_start(

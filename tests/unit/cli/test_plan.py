@@ -74,7 +74,7 @@ def test_a_plan_is_json(run, manifests):
     turn, other = (it["turn"] for it in cycle["pending"])
     assert (turn["position"], turn["of"]) == (1, 1)
     ahead = turn["ahead"] or other["ahead"]  # which of the two it is, the policy decides
-    assert set(ahead) == {*named, "plugin", "key", "own", "other"}
+    assert set(ahead) == {*named, "plugin", "key", "own", "other", "because"}
     assert {ahead["podGroup"]} < {it["podGroup"] for it in cycle["pending"]}
     assert [level["queue"] for level in turn["levels"]] == ["a", "root"]
     assert set(turn["levels"][0]) == {"queue", "position", "of", "head", "ahead", "figures"}

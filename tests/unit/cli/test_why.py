@@ -50,6 +50,24 @@ Pod team/a-1 is pending: OverLimit
 
 
 @pytest.mark.proportion
+def test_a_queue_behind_another_hears_why_in_plain_words(run, tmp_path):
+    """Both queues wait for the same node; b would be above its quota with its job."""
+    file = tmp_path / "two.yaml"
+    file.write_text(
+        NODE % "n0"
+        + QUEUE % ("a", "", 8, -1)
+        + QUEUE % ("b", "", 0, -1)
+        + POD % ("a-0", "a", "kaisched", 16)
+        + POD % ("b-0", "b", "kaisched", 16),
+        encoding="utf-8",
+    )
+    code, said, _ = run("why", "b-0", "-f", file)
+    assert code == 0
+    assert "because queue b " in " ".join(said.split())
+    assert "(0 no, 1 yes)" not in said
+
+
+@pytest.mark.proportion
 def test_a_job_behind_another_hears_what_is_enough_for_both(run, crowd):
     lines = run("why", "team/a-2", "-f", crowd)[1].splitlines()
     because = "because the name of Pod team/a-2 comes later"

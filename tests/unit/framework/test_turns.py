@@ -46,8 +46,8 @@ def test_inside_a_queue_the_keys_of_the_plugins_decide_then_creation_then_the_na
     }
     assert turns["high"].ahead is None
     assert names[turns["old"].ahead.job] == "default/high"
-    assert turns["old"].ahead.because == Because("priority", "priority", 10, 90)
-    assert turns["old"].ahead.because.text("low") == "priority 10 against 90 (priority)"
+    assert turns["old"].ahead.because[:4] == ("priority", "priority", 10, 90)
+    assert turns["old"].ahead.because.text("low") == "low has the lower priority, 10 against 90"
     assert turns["low"].ahead.because[:2] == ("", "creation")
     assert turns["low"].ahead.because.text("low") == "low was created later"
 
@@ -96,12 +96,19 @@ class Failing(Letters):
         raise RuntimeError(question)
 
 
+class Saying(Named):
+    def key_words(self, question):
+        assert question == "queue_order"
+        return ("{whose} has {own}, the other {other}",)
+
+
 @pytest.mark.parametrize(
     ("plugin", "because"),
     [
         (Letters, Because("letters", "key 1", -97, -98)),
         (Named, Because("letters", "letter", 97, 98)),
         (Failing, Because("letters", "key 1", -97, -98)),
+        (Saying, Because("letters", "letter", 97, 98, "{whose} has {own}, the other {other}")),
     ],
 )
 def test_the_first_of_a_queue_is_behind_the_head_of_the_queue_before_its_own(plugin, because):
@@ -149,6 +156,20 @@ def test_shipped_policies_name_all_their_keys(plugins):
         for plugin in policy.plugins:
             named = [key for key in keys if key.plugin == plugin.plugin.name]
             assert not named or len(named) == len(plugin.plugin.key_names(question))
+            assert not named or len(named) == len(plugin.plugin.key_words(question))
+        told = [Because(key.plugin, key.name, 1, 0, key.words).text("queue a") for key in keys]
+        assert [it for it in told if "queue a" not in it or "{" in it or "(" in it] == []
+
+
+def test_without_a_sentence_the_name_of_the_key_and_its_numbers_are_told():
+    assert Because("letters", "letter", 97, 98).text("a") == "letter 97 against 98 (letters)"
+
+
+def test_numbers_are_told_with_as_few_digits_as_show_which_is_which():
+    told = "{own} against {other}"
+    assert Because("p", "k", 1 / 3, 0.5, told).text("a") == "0.333 against 0.5"
+    assert Because("p", "k", 1 / 3, 0.33334, told).text("a") == "0.33333 against 0.33334"
+    assert Because("p", "k", None, 2, told).text("a") == "none against 2"
 
 
 def test_what_takes_no_part_has_no_turn():

@@ -249,7 +249,7 @@ def test_a_job_hears_who_is_ahead_in_its_queue_and_why():
     assert [
         (it["position"], it["podGroup"], it["gpus"], it["because"]) for it in document["ahead"]
     ] == [
-        (1, "default/high", 1, "priority 10 against 90 (priority)"),
+        (1, "default/high", 1, "default/later has the lower priority, 10 against 90"),
         (2, "default/low", 1, "default/later was created later"),
     ]
     first = jobs.job_document(reading, jobs.row_of_job(reading, "high"), ALL, {})

@@ -148,12 +148,8 @@ function turn(data) {
       h("div", { class: "row" }, queueLink(it.queue),
         badge(it.position === 1 ? "good" : "quiet", `${count(it.position)} of ${count(it.of)}`)),
       it.ahead && h("p", { class: "muted" }, "Ahead: ",
-        it.ahead.podGroup ? jobLink(it.ahead) : queueLink(it.ahead.queue), because(it.ahead))))));
-}
-
-function because(ahead) {
-  const key = ahead.key || ahead.decidedBy;
-  return key ? `, by ${typeof key === "string" ? key : key.name || ""}` : "";
+        it.ahead.podGroup ? jobLink(it.ahead) : queueLink(it.ahead.queue),
+        `, because ${it.ahead.because}`)))));
 }
 
 function shares(data) {
