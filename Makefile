@@ -147,7 +147,7 @@ release: wheel
 # An environment of its own: what it needs is no part of any other.
 SITE := build/site-env
 site: $(SITE)/.stamp
-	$(SITE)/bin/python website/build.py build/site
+	$(SITE)/bin/python docs/site/build.py build/site
 
 $(SITE)/.stamp: requirements/site.lock
 	@rm -rf "$(SITE)"

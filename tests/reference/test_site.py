@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 ROOT = Path(__file__).resolve().parents[2]
-SPEC = importlib.util.spec_from_file_location("site_build", ROOT / "website" / "build.py")
+SPEC = importlib.util.spec_from_file_location("site_build", ROOT / "docs" / "site" / "build.py")
 build = importlib.util.module_from_spec(SPEC)
 SPEC.loader.exec_module(build)
 

@@ -1,4 +1,4 @@
-"""Builds the documentation site: ``python website/build.py INTO``, from the pages that are there.
+"""Builds the documentation site: ``python docs/site/build.py INTO``, from the pages that are there.
 
 The pages are copied, since those of plugins, manifests and the project lie outside ``docs/``: what
 is in ``docs/`` goes to the top, the rest below ``project/``, and links are changed accordingly. The
@@ -19,7 +19,7 @@ from typing import Final
 
 import yaml
 
-ROOT: Final = Path(__file__).resolve().parents[1]
+ROOT: Final = Path(__file__).resolve().parents[2]
 DOCS: Final = ROOT / "docs"
 ABOUT: Final = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md")
 SECTIONS: Final = {
