@@ -45,8 +45,6 @@ if TYPE_CHECKING:
     from kaisched.core.axis import BoolVec, RowVec
     from kaisched.framework.session.session import Session
 
-TRIES: Final = 8
-"""How many sets of nodes one claim may try; a set fails when a moved pod finds no new place."""
 _WAITING: Final = int(Refusal.WAITING_FOR_RELEASE)
 
 

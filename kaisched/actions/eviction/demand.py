@@ -60,18 +60,6 @@ class Demand:
 class Need:
     """Counts room for pods of one shape, with the units taken so far gone."""
 
-    __slots__ = (
-        "_capacity",
-        "_node_of_task",
-        "_requests",
-        "_rooms",
-        "_session",
-        "count",
-        "future",
-        "room_at",
-        "total",
-    )
-
     def __init__(self, session: Session, future: Future, count: int) -> None:
         """Start with nothing taken."""
         self._session = session

@@ -147,10 +147,6 @@ class Relocation:
         moves = session.ledger.state[tasks] == _PIPELINED
         return bool((moves & ACTIVE_STATES[session.tasks.state[tasks]]).any())
 
-    def _is_shut(self, unit: Unit) -> bool:
-        """Tell whether a queue would not take a unit again where it was."""
-        return bool(first_shut(self._session, self._action, unit.job, self._ask(unit)))
-
     def _least(self, unit: Unit) -> Amounts:
         return least_ask(self._session, unit.tasks, self._ask(unit))
 

@@ -22,18 +22,6 @@ if TYPE_CHECKING:
 class Future:
     """Future room for pods of one shape by node: by amounts, and by filters no eviction cures."""
 
-    __slots__ = (
-        "_codes",
-        "_seen",
-        "_session",
-        "allowed",
-        "asked",
-        "is_plain",
-        "room",
-        "shape",
-        "total",
-    )
-
     asked: Sequence[tuple[int, int]]
     """(resource, amount) of what one pod asks for."""
     allowed: BoolVec | None

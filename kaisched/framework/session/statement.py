@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from kaisched.framework.session.session import Session
 
 _RELEASING: Final = int(TaskState.RELEASING)
-_PENDING = int(TaskState.PENDING)
 _ALLOCATED = int(TaskState.ALLOCATED)
 _PIPELINED = int(TaskState.PIPELINED)
 _EVICTED = (_RELEASING, _PIPELINED)

@@ -463,7 +463,6 @@ class NodeMap:
         ``plain`` are the rows of resources without flavors, ``count`` is the number of resources.
         """
         self.statics = statics
-        self._flavors = flavors
         self._flavor_of: dict[tuple[Offer, int], IntVec] = {}
         self._present: dict[tuple[Offer, int], frozenset[int]] = {}
         offers = list(dict.fromkeys(flavors.offer_of.values()))
