@@ -64,8 +64,9 @@ class Quotas:
         for rows in self._levels[:0:-1]:
             part = subtree[:, rows]
             lent = part - unlent(part, self.lending_limit[:, rows])
-            for at, above in enumerate(self.parent[rows].tolist()):
-                subtree[:, above] = added(subtree[:, above], lent[:, at])
+            more = np.zeros(subtree.shape, object)  # numbers without a bound
+            np.add.at(more.T, self.parent[rows], lent.T.astype(object))
+            subtree = np.minimum(subtree + more, UNLIMITED).astype(np.int64)
         return subtree
 
     @cached_property

@@ -364,7 +364,7 @@ class Lines(Mapping[int, Sequence[Work]]):
         self._part = dict(zip(units.queue[rows[starts]].tolist(), cuts, strict=True))
         # What a queue used lately decides inside a pool only.
         self._keys = keys[: 3 if rules.by_size else 2][::-1]
-        self._first = dict(zip(self._part, self._keys_of(starts), strict=True))
+        self._first: dict[int, Key] = dict(zip(self._part, self._keys_of(starts), strict=True))
         self._places: dict[int, dict[int, int]] = {}
 
     def key(self, queue: int, at: int) -> Key:
