@@ -33,19 +33,21 @@ _PLACED_STATES[_PIPELINED] = False
 """States of pods that have their node or are being bound to it; a promise does not count."""
 _SURE_STATES: Final = _PLACED_STATES.copy()
 _SURE_STATES[[int(TaskState.ALLOCATED), int(TaskState.BINDING)]] = False
-"""States of pods that have their node for sure: no bind has yet to succeed."""
+"""States of pods that have their node for sure: no bind has yet to succeed, and none leaves."""
 PATIENCE_S: Final = 20.0
 """A promise keeps a gang for so long past its grace period: victims may never leave."""
 _LEAVING: Final = HOLDING_STATES & ~ACTIVE_STATES
 """States of pods that are being deleted."""
+_NONE: Final = np.zeros_like(_LEAVING)
 
 
 @dataclass(frozen=True, slots=True)
 class StaleGangs:
     """The stalegang action. It remembers by job name since when the job is stale, in seconds.
 
-    A stale job is not evicted while a bind or a promise may complete it. If these fail, its time
-    runs on: otherwise binds that fail again and again would keep the job for ever.
+    A stale job is not evicted while a bind or a promise may complete it, or while its pods leave.
+    If these fail, its time runs on: otherwise binds that fail again and again, or plans of
+    evictions that are dropped, would keep the job for ever.
     """
 
     name: str = _NAME
@@ -67,7 +69,7 @@ class StaleGangs:
             else:
                 lacking = _lacking(session, job, _PLACED_STATES)
                 end_s += PATIENCE_S
-                if lacking or (name in before and _lacking(session, job, _SURE_STATES)):
+                if lacking or (name in before and _lacking(session, job, _SURE_STATES, _NONE)):
                     hopes[name] = since_s
             # Others were evicted for it just now: the next cycle evicts it if that was of no use.
             is_due = grace_s >= 0 and session.now_s >= end_s and job not in served
@@ -112,10 +114,11 @@ def _below_minimum(session: Session, before: Mapping[str, float]) -> list[int]:
 
     The oldest comes first: the eviction budget may not be enough for all. A job without running
     pods when the cycle began is left out, even if this cycle started some. Jobs that the last cycle
-    remembered are included: a bind under way may complete them.
+    remembered are included while they have pods on nodes: a bind under way may complete them, and
+    pods that are to leave may stay.
     """
     podsets, jobs = session.podsets, session.jobs
-    if not np.count_nonzero(jobs.active):
+    if not (np.count_nonzero(jobs.active) or before):
         return []
     is_partial = (podsets.active > 0) & (podsets.active < podsets.minimum)
     if session.has_moved:
@@ -125,28 +128,35 @@ def _below_minimum(session: Session, before: Mapping[str, float]) -> list[int]:
     if jobs.structure:  # another pod set of the job may run where this one has no pod left
         of_trees = np.fromiter(jobs.structure, np.int64, len(jobs.structure))
         short = np.concatenate([short, of_trees])
+    short = short[jobs.active[short] > 0]
     if before:
-        known = [job for job, name in enumerate(jobs.name) if name in before]
+        is_held = HOLDING_STATES[session.tasks.state]
+        known = [
+            job
+            for job, name in enumerate(jobs.name)
+            if name in before and is_held[list(jobs.tasks[job])].any()
+        ]
         short = np.concatenate([short, np.array(known, np.int64)])
     if not short.size:
         return []
     rows = np.unique(short)
-    rows = rows[jobs.active[rows] > 0]
     ordered: list[int] = jobs_by_age(session, rows).tolist()
     return ordered
 
 
-def _lacking(session: Session, job: int, counting: BoolVec) -> list[tuple[str, int, int]]:
+def _lacking(
+    session: Session, job: int, counting: BoolVec, leaving: BoolVec = _LEAVING
+) -> list[tuple[str, int, int]]:
     """Return (pod set, running pods, minimum) of the pod sets a job lacks; empty if not stale.
 
-    Pods in one of the states of ``counting`` count as running.
-
-    Pods being released still count: they are leaving, but not lost. If a group needs only some of
-    its subgroups, the others are not counted as lacking.
+    Pods in one of the states of ``counting`` count as running, and those in one of ``leaving``, by
+    default all that are being released: they are leaving, but not lost. A job of which no pod
+    counts is not stale, unless none that leaves is to count. If a group needs only some of its
+    subgroups, the others are not counted as lacking.
     """
-    counts = _present(session, job, counting)
+    counts = _present(session, job, counting | leaving)
     podsets = session.podsets
-    if not any(counts.values()):
+    if leaving.any() and not any(counts.values()):
         return []
 
     missing = {row: int(podsets.minimum[row]) - count for row, count in counts.items()}
@@ -172,13 +182,13 @@ def _missed(group: SubGroup, missing: Mapping[int, int]) -> list[int]:
 
 
 def _present(session: Session, job: int, counting: BoolVec) -> dict[int, int]:
-    """Return by pod set row how many pods are in a counted state or being released, as of now."""
+    """Return by pod set row how many pods are in a counted state, as of now."""
     first = int(session.jobs.first_podset[job])
     counts = dict.fromkeys(range(first, first + int(session.jobs.podset_count[job])), 0)
     tasks = session.tasks
     state = session.ledger.state if session.has_moved else tasks.state
     for task in session.jobs.tasks[job]:
-        if counting[state[task]] or _LEAVING[state[task]]:
+        if counting[state[task]]:
             counts[int(tasks.podset_of_task[task])] += 1
     return counts
 

@@ -35,9 +35,9 @@ def doctor(
 ) -> None:
     """Check a cluster for what would keep the scheduler from its work, and say how to fix it.
 
-    Prints a line for each check of server, rights, shards, leases, nodes, queues and usage history:
-    ok, warn or fail. Nothing is written. Settings are those of `kaisched run`. The exit code is 1
-    if a check failed.
+    Checks server, rights, shards, leases, nodes, queues and usage history: a line each, ok, warn
+    or fail. Nothing is written. Settings are those of `kaisched run`. The exit code is 1 if a
+    check failed.
     """
     from kaisched.clock import SystemClock  # noqa: PLC0415 - not for the help
     from kaisched.daemon.doctor import Visit  # noqa: PLC0415 - not for the help
@@ -90,11 +90,10 @@ def lint(
 ) -> None:
     """Check queues, shards, jobs, nodes, settings and scenario files; report all errors at once.
 
-    Beyond single objects: the tree of queues and its quotas, queues, topologies and device classes
-    that no file has although there are others of their kind, and errors in policies.
+    Beyond single objects: the tree of queues and its quotas, policies, and queues, topologies and
+    device classes that no file has although there are others of their kind.
 
-    The exit code is 1 if there are errors, and 0 if there are only warnings. SARIF is what code
-    hosts show beside a change.
+    The exit code is 1 if there are errors. SARIF is what code hosts show beside a change.
     """
     from kaisched.cli.findings import FORMS, json_of, with_scenarios  # noqa: PLC0415 - not for the help
     from kaisched.engine.linting import found_in  # noqa: PLC0415 - not for the help

@@ -61,11 +61,11 @@ def command(
 ) -> None:
     """List the jobs that wait or run: whose, since when, and why or where.
 
-    FOR is how long a job waits or runs; PLACE is the place of a waiting one in its queue. The last
-    column says why a job waits, or where it runs. The state is read as by `kaisched why`.
+    FOR is how long a job waits or runs, PLACE its place in its queue; the last column says why it
+    waits, or where it runs. The state is read as by `kaisched why`.
 
     With --when, STARTS is when a waiting job starts in most courses of events, as by `kaisched why
-    --when`. A running scheduler is not asked then, unless by --daemon.
+    --when`.
     """
     wanted = {
         "queue": queue,

@@ -112,7 +112,7 @@ def hold(
 ) -> None:
     """Start nothing new in a queue and those below it; what runs goes on.
 
-    Sets spec.stopPolicy of the queue in the cluster of the kubeconfig.
+    Sets spec.stopPolicy by the kubeconfig.
     """
     _stop(name, "Hold", kubeconfig, context, is_dry=dry_run)
 
@@ -127,8 +127,7 @@ def drain(
 ) -> None:
     """Start nothing new in a queue and those below it, and evict what runs there.
 
-    PodDisruptionBudgets and grace periods count. Sets spec.stopPolicy of the queue in the cluster
-    of the kubeconfig.
+    PodDisruptionBudgets and grace periods count. Sets spec.stopPolicy by the kubeconfig.
     """
     _stop(name, "HoldAndDrain", kubeconfig, context, is_dry=dry_run)
 
@@ -143,7 +142,7 @@ def resume(
 ) -> None:
     """End the hold or the drain of a queue; one above it may still be on hold.
 
-    Sets spec.stopPolicy of the queue in the cluster of the kubeconfig.
+    Sets spec.stopPolicy by the kubeconfig.
     """
     _stop(name, _RESUME, kubeconfig, context, is_dry=dry_run)
 
@@ -319,9 +318,8 @@ def alloc(
 ) -> None:
     """Say which queues, nodes and jobs hold the GPUs, as a tree.
 
-    Pods that are ending count until they are gone, and all nodes count, cordoned ones too. Where
-    nodes are the outermost group, what is free is a column. The state is read as by `kaisched
-    queue ls`.
+    Ending pods and cordoned nodes count. Where nodes are the outermost group, what is free is a
+    column. The state is read as by `kaisched queue ls`.
     """
     groups = _groups_of(group)
     view = source.view_of(place, is_watched=watch)
@@ -487,8 +485,8 @@ def fairness(
 
     USED LATELY is the decayed usage that fairness over time counts, as a part of the capacity.
 
-    With --since, a second table has the time since then: how much queues used, and how much their
-    fair shares came to. The state is read as by `kaisched why`.
+    With --since, a second table has what queues used since then, and what their fair shares came
+    to. The state is read as by `kaisched why`.
     """
     period = None
     if since is None and (prometheus or history_file is not None):

@@ -50,11 +50,11 @@ def command(
 ) -> None:
     """Say what would be bound, evicted and nominated, what stays pending, and why.
 
-    The daemon's own cycle runs on a cluster in memory, in virtual time; nothing is changed
-    anywhere. Pods are ours when their schedulerName is kaisched or kai-scheduler.
+    The daemon's own cycle runs in memory, in virtual time; nothing is changed anywhere. Pods are
+    ours when their schedulerName is kaisched or kai-scheduler.
 
-    Objects with problems are reported on stderr and left out; the exit code is then 1, as it is
-    when a plugin failed.
+    Objects with problems are reported on stderr and left out; then, and when a plugin failed, the
+    exit code is 1.
     """
     from kaisched.engine.planning import plan, read_plan_input  # noqa: PLC0415 - not for the help
     from kaisched.view.documents import plan_document  # noqa: PLC0415 - not for the help

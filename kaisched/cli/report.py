@@ -32,7 +32,7 @@ def _group() -> None:
     """Report what queues used, what evictions cost them, and how long their jobs waited.
 
     Past weeks are read from a Prometheus server that scrapes the scheduler, or from the file of
-    the usage store `sqlite`. Nothing is changed anywhere.
+    the usage store `sqlite`.
     """
 
 
@@ -67,8 +67,8 @@ def evictions(
 ) -> None:
     """Report how many pods were evicted: from which queue, for which one, by which rule.
 
-    Prometheus knows all of the time; a running scheduler that serves its live view knows its last
-    20,000 decisions.
+    Prometheus knows all of the time; the live view of a running scheduler its last 20,000
+    decisions.
     """
     seconds, origin = source.span_s(last, "--last"), source.Origin(prometheus)
     if server or not origin.url:
@@ -90,8 +90,8 @@ def waits(
 ) -> None:
     """Report by queue how long waiting jobs have waited, and how long running ones did.
 
-    It reads the live view of a running scheduler: jobs that have ended are not known there, so
-    short jobs count less than they did. For pods that started more than once the last start counts.
+    It reads the live view of a running scheduler, which does not know jobs that have ended: short
+    jobs count less than they did. Of several starts of a pod the last counts.
     """
     seconds = source.span_s(last, "--last")
     found = waits_of(source.told(source.running_scheduler(server, shard_name)), seconds)

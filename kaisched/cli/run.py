@@ -23,9 +23,8 @@ if TYPE_CHECKING:
 def run(*, given: options.Given) -> None:
     """Run the scheduler until SIGTERM, SIGHUP or Ctrl-C; the cycle under way is finished first.
 
-    Flags override the environment, which overrides the file; settings that none of them names
-    have defaults. Unless a setting says --cluster kubernetes, the cluster is one in memory, filled
-    from the manifests.
+    Flags override the environment, which overrides the file. Unless a setting says --cluster
+    kubernetes, the cluster is in memory, filled from the manifests.
     """
     from kaisched.daemon.process import run_process  # noqa: PLC0415 - not for the help
 
@@ -55,7 +54,7 @@ def playground(
 ) -> None:
     """Serve a cluster to play with until Ctrl-C: kubectl works on it, pods run on fake GPU nodes.
 
-    It listens on loopback, knows the kinds of KAI-Scheduler, and keeps everything in memory. Jobs,
+    It listens on loopback, knows KAI-Scheduler's kinds, and keeps everything in memory. Jobs,
     ReplicaSets and Deployments make pods; a pod runs for the seconds in its annotation
     kaisched.io/run-seconds, or until it is deleted.
     """

@@ -49,9 +49,9 @@ def init(
 ) -> None:
     """Make queues, shards and settings of ours from what Run:ai or KAI-Scheduler exports.
 
-    What is not taken is printed, key by key, with the reason, and so is what no file can do; the
-    list is in notes.txt too. If anything in the export is wrong, no file is written. No cluster is
-    read or changed.
+    Prints what is not taken, key by key, with the reason, and what no file can do; notes.txt has
+    the list too. If anything in the export is wrong, no file is written. No cluster is read or
+    changed.
     """
     from kaisched.engine.migration.kai import from_kai as read_kai  # noqa: PLC0415 - as above
     from kaisched.engine.migration.runai import from_runai as read_runai  # noqa: PLC0415

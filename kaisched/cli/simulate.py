@@ -95,8 +95,8 @@ def simulate(
 ) -> None:
     """Run scenarios, or a trace, in virtual time under a policy, and report what each queue got.
 
-    A scenario file holds everything: nodes, queues, jobs and the policy. A trace starts at --from
-    with an empty cluster. The same arguments print the same bytes, apart from stderr.
+    A scenario file holds nodes, queues, jobs and the policy. A trace starts at --from with an
+    empty cluster. The same arguments print the same bytes, apart from stderr.
     """
     from kaisched.cli.runs import Serving, Wish  # noqa: PLC0415 - not for the help
 
@@ -243,8 +243,7 @@ def tune(
     """Try every combination of the settings that a scenario lists, and recommend one.
 
     It weighs the GPU-hours in the wrong hands against those computed twice, and names settings
-    whose values made no difference. The same scenario gives the same answer, whatever the number
-    of processes or machines.
+    whose values made no difference. The number of processes or machines changes nothing.
     """
     from kaisched.cli.runs import Wish, load, machines_at  # noqa: PLC0415 - not for the help
     from kaisched.sim.output.files import check_folder  # noqa: PLC0415

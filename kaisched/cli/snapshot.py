@@ -110,8 +110,8 @@ def replay_again(
 ) -> None:
     """Run the cycle of a snapshot again and say whether it gives the same result.
 
-    Prints what `kaisched plan` does. Without --shard, the result is the same byte for byte unless
-    the scheduler or a plugin has changed. The exit code is 1 if it differs.
+    Prints what `kaisched plan` does. Without --shard, the result is the same bytes unless the
+    scheduler or a plugin has changed; if it differs, the exit code is 1.
     """
     from kaisched.engine.planning import step_of  # noqa: PLC0415 - not for the help
     from kaisched.engine.recording import (  # noqa: PLC0415

@@ -44,8 +44,8 @@ def command(
     """Show queues, jobs, nodes and evictions of a running scheduler until q is pressed.
 
     It reads the live view of --server or of KAISCHED_SERVER; where no kubeconfig names a cluster,
-    that of a scheduler on this machine that runs with --view. Where there is no terminal, one frame
-    is printed.
+    that of a scheduler on this machine that runs with --view. Without a terminal it prints one
+    frame.
     """
     found = source.running_scheduler(server, shard_name)
     if once or not (sys.stdout.isatty() and sys.stdin.isatty()):

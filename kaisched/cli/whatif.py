@@ -49,8 +49,8 @@ _TARGETS = typer.Argument(
 def _group() -> None:
     """Say what a change would make start, what it would have evicted, and the shares.
 
-    Cycles run on two copies of the state in this process, with the change and without it, until
-    nothing moves any more; no job ends meanwhile. Nothing is changed anywhere.
+    Cycles run on two copies of the state, with the change and without it, until nothing moves; no
+    job ends meanwhile. Nothing is changed anywhere.
     """
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import typer
 
 from kaisched.units import format_duration
+from kaisched.view.documents import stamp
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -66,6 +67,7 @@ def bounded(
 def when_document(foreseen: Forecast) -> dict[str, Any]:
     """Return a forecast; null for later than was looked ahead."""
     return {
+        "time": stamp(foreseen.now_s or math.nan),  # manifests have no time
         "earliestSeconds": _number(foreseen.earliest_s),
         "medianSeconds": _number(foreseen.median_s),
         "latestSeconds": _number(foreseen.latest_s),

@@ -47,19 +47,17 @@ def command(
 ) -> None:
     """Say why a job or a pod waits, which job is ahead of it, and what would let it start.
 
-    With --server the answer is that of a running scheduler. Otherwise the daemon's own cycle runs
-    on a copy of the state, in this process; nothing is changed anywhere. Where no source is
-    named, that is the cluster of a kubeconfig, context or KUBECONFIG that is named, the scheduler
-    of KAISCHED_SERVER, the cluster of ~/.kube/config, or a scheduler on this machine that runs with
-    --view. Standard error says which cluster it is about.
+    With --server a running scheduler answers. Otherwise the daemon's own cycle runs on a copy of
+    the state, in this process; nothing is changed anywhere. Where no source is named, that is the
+    cluster of a named kubeconfig, context or KUBECONFIG, the scheduler of KAISCHED_SERVER, the
+    cluster of ~/.kube/config, or a scheduler on this machine that runs with --view. Standard error
+    says which.
 
-    The next step was tried on the copy before it is printed, and so was a little less; where none
-    helps, that is said.
+    The next step was tried on the copy, and so was a little less; where none helps, that is said.
 
     With --when, the cycle runs on in virtual time, ten times with other run times and new jobs by
-    chance: the job starts between the times printed, if the printed assumptions come true. It takes
-    a minute at most, or as long as --within says. A running scheduler is not asked then, unless by
-    --daemon.
+    chance: the job starts between the times printed, if the printed assumptions come true. Then a
+    running scheduler is asked only by --daemon.
     """
     name = named_in(" ".join(names), namespace)
     view = source.view_of(place, is_watched=watch, is_foreseen=when, job=name)

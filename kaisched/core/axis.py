@@ -55,8 +55,8 @@ class ResourceAxis:
     mig_slices_of_gpu: int = MIG_SLICES_OF_GPU
     """MIG slices that count as one GPU in the amounts of queues; KAI-Scheduler counts 1."""
     bridged: str = ""
-    """The resource that some nodes offer by a device plugin and others by claims; its pieces are
-    GPUs, and GPUs by claim are counted among them. Empty where no resource is offered both ways."""
+    """The resource that some nodes offer by a device plugin and others by claims; GPUs by claim
+    count in it. Empty where no resource is offered both ways."""
 
     @classmethod
     def of(

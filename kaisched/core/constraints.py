@@ -238,8 +238,8 @@ class Constraints:
     claims: tuple[ClaimUse, ...] = ()
     """Its claims on devices, in its own order."""
     claimed_milli: int = 0
-    """Thousandths of a GPU that these count in queues beyond what they take of their node: parts
-    of devices, which queues round to the nearest and nodes down."""
+    """Thousandths of a GPU that these count in queues beyond what they take of their node. Parts
+    of devices do: queues round them to the nearest and nodes down."""
     devices: DeviceDemand | None = None
     """What it asks of GPUs besides amounts; None for nearly every pod."""
 
@@ -260,10 +260,10 @@ ABSENT = -1
 
 @dataclass(frozen=True)
 class NodeStatics:
-    """The properties of nodes that rarely change, with interned columns built on first use.
+    """What rarely changes of nodes.
 
     One object serves every snapshot until a label, taint, condition or the set of nodes changes; a
-    cache may therefore compare it by identity.
+    cache may compare it by identity.
     """
 
     name: Sequence[str]

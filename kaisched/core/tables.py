@@ -140,7 +140,7 @@ class NodeTable:
     annotations: Sequence[Mapping[str, str]] = ()
     """Annotations of each node. Not in ``statics``, since they may change every few seconds."""
     topologies: Mapping[str, tuple[TopologyLevel, ...]] = field(default_factory=dict)
-    """The levels of each topology, the outermost first; the same object while none changes."""
+    """The levels of each topology, the outermost first."""
 
     def __len__(self) -> int:
         """Return N."""
@@ -231,18 +231,17 @@ class QueueTable:
     """Minimum runtime in seconds, -1 if unset."""
     reclaim_min_runtime_s: FloatVec
     stop_of_queue: IntVec
-    """OPEN, HELD or DRAINED: the strictest of the queue and the queues above it."""
+    """OPEN, HELD or DRAINED: the strictest up to the root."""
     borrowing_limit: Amounts
     """``(R, Q)`` the most beyond its quota, for policies that lend; UNLIMITED for none."""
     lending_limit: Amounts
     """``(R, Q)`` the most of its quota that other queues may have, likewise."""
     sharing: tuple[Sharing, ...]
     max_run_time_s: FloatVec | None = None
-    """``(2, 3, Q)`` how long a job may run, by whether it is preemptible and by type of workload:
-    the shortest of the queue and the queues above it, NO_LIMIT_S for any time. None if no queue
-    limits it."""
+    """``(2, 3, Q)`` how long a job may run, by whether it is preemptible and by type of workload,
+    or NO_LIMIT_S: the shortest up to the root. None if no queue limits it."""
     node_affinity: tuple[OwnAffinity, ...] | None = None
-    """What each queue itself demands of nodes; None if no queue does."""
+    """What each queue itself demands of nodes."""
     why_not: Mapping[str, str] = field(default_factory=dict)
     """Why declared queues are not in the table, by name."""
     labels: Sequence[Mapping[str, str]] = ()
@@ -344,28 +343,27 @@ class JobTable:
     last_start_s: FloatVec
     """NaN if none of its tasks has run."""
     rare: FloatVec
-    """``(J, 7)`` values that few jobs have and few cycles need, in one array, since every array
-    costs each snapshot; the properties below are its columns."""
+    """``(J, 7)`` values that few jobs have: the properties below are its columns. They are in one
+    array, since every array costs each snapshot."""
     metadata_version: IntVec
     """Grows whenever labels or annotations of a job change, for caches to compare."""
     structure: Mapping[int, SubGroup]
-    """Job row to its tree of subgroups, for jobs that have more than one pod set or a topology
-    constraint."""
+    """Job row to its tree of subgroups, for jobs with several pod sets or a topology constraint."""
     tasks: Sequence[Sequence[int]]
     """Job row to its task rows, in order of arrival."""
     queue_name: Sequence[str] = ()
     """The queue each job names, whether or not it exists."""
     metadata: Sequence[Metadata] = ()
-    """Labels and annotations of each job: those of its pod group; without one, those of the
-    workload that its pods belong to, or of its only pod."""
+    """Labels and annotations of each job: those of its pod group, else of the workload of its
+    pods, or of its only pod."""
     top_owner: Sequence[TopOwner | None] = ()
     """What each job comes from; None for rows that were made without objects."""
     faults: Mapping[int, str] = field(default_factory=dict)
-    """Job row to what is wrong with its objects, for jobs that are refused for it."""
+    """Job row to what is wrong with its objects, if refused for it."""
 
     @property
     def title(self) -> Sequence[str]:
-        """What each job is called in all that people read, such as ``Job nlp/train``."""
+        """What people call each job, such as ``Job nlp/train``."""
         return Titles(self.name, self.top_owner)
 
     def owner_of(self, job: int) -> TopOwner | None:
@@ -459,7 +457,7 @@ class ShapeTable:
     of the cluster: what tasks count on their nodes says ``kaisched.charges``."""
     constraints: Sequence[Constraints]
     by_card: MemoryCharges | None = None
-    """What asking for memory counts on each card; None where all are equal, or no shape asks."""
+    """What asking for memory counts on each card; None where all are equal."""
 
 
 @dataclass(frozen=True, slots=True)

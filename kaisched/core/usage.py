@@ -37,11 +37,11 @@ class Usage:
     age_s: float
     """Age of the newest sample; infinite when there is none."""
     coverage: float
-    """Share of the window that the samples cover, 0 to 1, counted from the first sample ever: a new
+    """Share of the window that the samples cover, 0 to 1, from the first sample ever. So a new
     installation has full coverage."""
     state: UsageState = UsageState.FRESH
     reasons: tuple[str, ...] = ()
     """Problems and notes, one line each; empty without any."""
     weighed_s: float = math.inf
-    """How many whole seconds the parts cover, old ones weighing less; infinite if the time of the
-    first sample is not known."""
+    """Whole seconds that the parts cover, old ones weighing less; infinite if the first sample's
+    time is unknown."""

@@ -261,6 +261,7 @@ class PodSpec(Wire, frozen=True, kw_only=True):
     topology_spread_constraints: list[TopologySpreadConstraint] = []
     resource_claims: list[PodResourceClaim] = []
     volumes: list[PodVolume] = []
+    termination_grace_period_seconds: int | None = None
     scheduling_group: SchedulingGroup | None = None
 
 

@@ -84,14 +84,19 @@ OTHER_PRIORITIES: Final = {TIME_BASED_FAIRSHARE: 1750, GPU_SPREAD: 300}
 
 DEFAULT_ACTIONS: Final = (
     DefaultAction("allocate", 500),
+    DefaultAction("stalegang", 450),
+    DefaultAction("drain", 440),
+    DefaultAction("timelimit", 430),
     DefaultAction("reclaim", 300),
     DefaultAction("preempt", 200),
     DefaultAction("consolidate", 150),
-    DefaultAction("stalegang", 100),
-    DefaultAction("drain", 50),
-    DefaultAction("timelimit", 40),
 )
-"""Our consolidate runs after reclaim and preempt; KAI's, with 400, runs before."""
+"""What must go in any case goes before pods are chosen that make way for others.
+
+A set of victims goes as a whole, so one that the server refuses again and again would hold those in
+it that must go anyway. KAI's stalegang comes last, with 100; its consolidate, with 400, before
+reclaim and preempt.
+"""
 
 ACTIONS: Final = tuple(action.name for action in DEFAULT_ACTIONS)
 

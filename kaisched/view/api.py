@@ -113,9 +113,7 @@ class Document(Doc):
 
     schema_version: Annotated[str, Meta(description="`kaisched.io/view/v1`; of one job, why/v1.")]
     shard: str
-    revision: Annotated[
-        int, Meta(description="Grows when a cycle has found anything else than the one before.")
-    ]
+    revision: Annotated[int, Meta(description="Grows when a cycle differs from the one before.")]
     since: Annotated[Time | None, Meta(description="End of the first cycle of the revision.")]
 
 
@@ -198,8 +196,8 @@ class Queue(Doc):
     project: Annotated[
         Project | None,
         Meta(
-            description="Its project over all node pools; null if that has queues in one pool only,"
-            " of an earlier cycle, and in the document of a job."
+            description="Its project over all node pools; null with queues in one pool only, of an"
+            " earlier cycle, and in the document of a job."
         ),
     ]
 
@@ -231,7 +229,7 @@ class Overview(Document):
     usage: Annotated[UsageState | None, Meta(description="Null without a usage history.")]
     wrong: Annotated[list[str], Meta(description="What is wrong now, a line each.")]
     oldest_wait_seconds: Annotated[
-        float | None, Meta(description="How long the job waits that waits the longest.")
+        float | None, Meta(description="The longest wait of a waiting job.")
     ]
     waiting: Annotated[float, Meta(description="GPUs that waiting pods ask for.")]
     furthest: Annotated[
@@ -270,8 +268,8 @@ class Pending(Doc):
     message: Annotated[
         str | None,
         Meta(
-            description="One sentence with the numbers; in a list only with `messages`, and null"
-            " where the loop had no time to tell."
+            description="One sentence with the numbers; in a list only with `messages`; null where"
+            " the loop had no time."
         ),
     ]
     advice: Annotated[list[dict[str, Any]], Meta(description="Changes that were tried for it.")]
@@ -287,7 +285,7 @@ class Job(Pending):
     user: Annotated[str | None, Meta(description="Who submitted it, where its objects say so.")]
     state: Annotated[
         Literal["pending", "partly", "running", "ending"],
-        Meta(description="It waits; some of its pods run and more wait; it runs; it ends."),
+        Meta(description="`partly`: some of its pods run and more wait."),
     ]
     place: Annotated[Place | None, Meta(description="Null if it takes no part in the order.")]
     priority: int
@@ -296,7 +294,7 @@ class Job(Pending):
     started: Annotated[Time | None, Meta(description="Null while none of its pods runs.")]
     since: Annotated[
         Time | None,
-        Meta(description="Since when it runs, or waits: its creation or last eviction."),
+        Meta(description="Since when it runs, or waits (creation or last eviction)."),
     ]
     nodes: Annotated[list[str], Meta(description="Where its pods run: at most four of them.")]
     node_count: int
@@ -380,7 +378,7 @@ class Why(Document):
     workload: Workload | None
     pending: Annotated[Pending | None, Meta(description="Null if it does not wait.")]
     complete: Annotated[
-        bool, Meta(description="False where the loop had no time to tell the sentences: ask again.")
+        bool, Meta(description="False where the loop had no time for the sentences: ask again.")
     ]
     because: Annotated[str | None, Meta(description="The sentence alone, without what would help.")]
     cure: Annotated[str | None, Meta(description="What helps against its reason in general.")]
@@ -465,8 +463,7 @@ class NodeTotals(Doc):
     stranded: Annotated[
         int,
         Meta(
-            description="Free GPUs without the CPU and memory that a pod with GPUs asks for at"
-            " least."
+            description="Free GPUs without the least CPU and memory that a pod with GPUs asks for."
         ),
     ]
 
@@ -669,12 +666,11 @@ class Frames(Document):
 
 WHATIF_MEANING: Final = (
     "What other values would change, as `kaisched whatif set -o json`: `target` is `queue/NAME` or"
-    " `shard`, `set` values such as `gpu.quota=8,gpu.weight=2` or `kValue=0.5`; or what a job"
-    " of so many `pods` with `gpus` each would in a `queue`, as `kaisched whatif submit`; or"
-    " `when` a job may start, as `kaisched why --when`, for who sees the job; or, with"
-    " `starts=true`, when each waiting job may that the reader sees, as `kaisched jobs --when`."
-    " Without them the values that may be tried. Where `snapshots.enabled` is set, for who sees"
-    " everything."
+    " `shard`, `set` values such as `gpu.quota=8,gpu.weight=2` or `kValue=0.5`; or what so many"
+    " `pods` with `gpus` each would in a `queue`, as `kaisched whatif submit`; or `when` a job may"
+    " start, as `kaisched why --when`, for who sees the job; or, with `starts=true`, when each"
+    " waiting job that the reader sees may, as `kaisched jobs --when`. Without them the values that"
+    " may be tried. Where `snapshots.enabled` is set, for who sees everything."
 )
 
 
@@ -726,7 +722,7 @@ PARAMETERS: Final = {
         Parameter(
             "sort",
             "The order: that of queues and turns, or by name, creation, time of waiting or running,"
-            " priority or GPUs; `-` before it turns it round.",
+            " priority or GPUs; `-` reverses it.",
             {"enum": [*SORTS, *(f"-{it}" for it in SORTS)], "default": "order"},
         ),
         Parameter("messages", "With the sentence of each waiting job.", {"type": "boolean"}),
@@ -755,8 +751,7 @@ ENDPOINTS: Final = (
     Endpoint("/jobs", "Jobs that wait or run, in parts.", Jobs, _JOBS),
     Endpoint(
         "/jobs/{name}",
-        "Everything about one job, by its name or a pod's: `NAMESPACE/NAME`, or `NAME` where it is"
-        " the only one.",
+        "Everything about one job, by its name or a pod's: `NAMESPACE/NAME`, or `NAME` if unique.",
         Why,
     ),
     Endpoint(
@@ -768,7 +763,7 @@ ENDPOINTS: Final = (
     Endpoint("/capacity", "GPUs of all nodes in totals.", Capacity, ("level",)),
     Endpoint(
         "/evictions",
-        "Evictions of the last cycles: who for whom, by which rule.",
+        "Evictions of the last cycles, the latest first: who for whom, by which rule.",
         Evictions,
         ("queue", *_PART),
     ),
@@ -780,15 +775,24 @@ ENDPOINTS: Final = (
     ),
     Endpoint(
         "/fairness",
-        "What a queue and those directly below it held over time; without one, those at the top.",
+        "What a queue and those directly below it held since the process began; without one, those"
+        " at the top.",
         Fairness,
         ("queue", *_PART),
     ),
-    Endpoint("/hours", "The last day and week, hour by hour.", Hours, ("last",)),
-    Endpoint("/frames", "Earlier cycles that can be looked at.", Frames),
+    Endpoint(
+        "/hours",
+        "The last day and week, hour by hour; after a restart as far as the usage history in a file"
+        " goes back.",
+        Hours,
+        ("last",),
+    ),
+    Endpoint(
+        "/frames", "Earlier cycles that `at` may name, in order; of a simulation only.", Frames
+    ),
     Endpoint(
         "/cycles",
-        "How long the last cycles took, by action and by plugin.",
+        "How long the last 300 cycles took, the latest first, by action and by plugin.",
         Cycles,
     ),
 )

@@ -17,6 +17,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -85,6 +86,7 @@ def _template(queue: str, gpus: int, run_s: int) -> Manifest:
         "spec": {
             "schedulerName": "kaisched",
             "restartPolicy": "Never",
+            "terminationGracePeriodSeconds": 1,  # as long as the kubelets of the playground take
             "containers": [container],
         },
     }
@@ -177,12 +179,12 @@ class Course:
 
     def ask(self, name: str) -> None:
         """Ask when a waiting pod's job starts."""
-        at_s = time.monotonic()
         line = [sys.executable, "-m", "kaisched", "why", name, "-n", "default", "--when"]
         line += ["--kubeconfig", str(self.kubeconfig), "-o", "json"]
         done = subprocess.run(line, capture_output=True, text=True, check=False)
         if done.returncode == 0 and (seen := json.loads(done.stdout).get("when")):
-            self.asked.append(Asked(name, at_s, seen))
+            read_s = datetime.fromisoformat(seen["time"]).timestamp() - time.time()
+            self.asked.append(Asked(name, time.monotonic() + read_s, seen))
             self.look()
 
     def waiting(self) -> list[str]:

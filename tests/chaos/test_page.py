@@ -13,7 +13,7 @@ PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "chaos.md"
 @pytest.mark.parametrize("lane", LANES)
 def test_the_page_lists_the_faults_of_each_lane(lane):
     text = PAGE.read_text(encoding="utf-8")
-    row = re.search(rf"^\| {lane} \| (.*) \|$", text, re.MULTILINE)[1]
+    row = re.search(rf"^- {lane}: (.*)$", text, re.MULTILINE)[1]
     assert tuple(re.findall(r"`(\w+)`", row)) == LANES[lane]
 
 

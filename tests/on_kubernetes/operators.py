@@ -2,10 +2,10 @@
 
 Names, labels, annotations, owners, gates and the order are those of these releases, recorded from
 their running controllers: KubeRay 1.7.0, Kubeflow training operator 1.9.0, MPI operator 0.8.0,
-JobSet 0.12.0, LeaderWorkerSet 0.10.0, Grove 0.1.0-alpha.11 and Volcano 1.15.1, with webhooks off;
-of pods of a batch Job and a StatefulSet those of kube-controller-manager 1.36. Only what the Spark
-operator 2.5.2 and Spark make is derived, from reading their code. Left out is what has no part in
-scheduling: commands, environment, volumes and services; and the finalizer of a Job's pods.
+JobSet 0.12.0, LeaderWorkerSet 0.10.0, Spark operator 2.5.2 with Spark 4.0.1, Grove 0.1.0-alpha.11
+and Volcano 1.15.1, with webhooks off; of pods of a batch Job and a StatefulSet those of
+kube-controller-manager 1.36. Left out is what has no part in scheduling: commands, environment,
+volumes and services; and the finalizer of a Job's pods.
 """
 
 import hashlib
@@ -89,10 +89,10 @@ class Operator:
         body = {"propagationPolicy": "Background"}
         self.cluster.must("DELETE", self.path(kind, name), body)
 
-    def pod(self, name, by, labels, annotations=None, **spec):
-        """Make a pod and return it."""
+    def pod(self, name, by, labels, annotations=None, beside=(), **spec):
+        """Make a pod and return it; it belongs to what is ``beside``, too."""
         body = objects.pod(name, "a", self.gpus, labels=labels, annotations=annotations, **spec)
-        body["metadata"]["ownerReferences"] = owned(by)
+        body["metadata"]["ownerReferences"] = [*map(named, beside), *owned(by)]
         self.names.append(name)
         return {**body, **self.cluster.must("POST", self.cluster.pods_path, body)}
 
@@ -179,11 +179,13 @@ def of_container(name):
 
 
 def owned(by):
-    if by is None:
-        return []
-    kind, meta = by["kind"], by["metadata"]
-    named = {"apiVersion": by["apiVersion"], "kind": kind, "name": meta["name"], "uid": meta["uid"]}
-    return [{**named, "controller": True, "blockOwnerDeletion": True}]
+    return [{**named(by), "controller": True, "blockOwnerDeletion": True}] if by else []
+
+
+def named(by):
+    meta = by["metadata"]
+    kind = {it: by[it] for it in ("apiVersion", "kind")}
+    return {**kind, "name": meta["name"], "uid": meta["uid"]}
 
 
 class KubeRay(Operator):
@@ -543,7 +545,14 @@ class Spark(Operator):
     attempt = 0
 
     def start(self, spare=2):
-        spec = {"type": "Python", "mode": "cluster", "executor": {"instances": spare}}
+        spec = {
+            "type": "Python",
+            "mode": "cluster",
+            "sparkVersion": "4.0.1",
+            "mainApplicationFile": "local:///pi.py",
+            "driver": {},
+            "executor": {"instances": spare},
+        }
         self.app = self.make("SparkApplication", "pi", spec)
         self._driver()
         self.spare = [self._executor() for _ in range(spare)]
@@ -553,9 +562,10 @@ class Spark(Operator):
             "spark-app-selector": f"spark-{self.attempt}f0",
             "spark-app-name": "pi",
             "spark-role": role,
-            "spark-version": "4.0.0",
+            "spark-version": "4.0.1",
             "sparkoperator.k8s.io/app-name": "pi",
             "sparkoperator.k8s.io/launched-by-spark-operator": "true",
+            "sparkoperator.k8s.io/mutated-by-spark-operator": "true",
             "sparkoperator.k8s.io/submission-id": f"0b{self.attempt}",
         }
 
@@ -566,10 +576,10 @@ class Spark(Operator):
 
     def _executor(self):
         self.count += 1
-        name = f"pythonpi-{self.attempt}a-exec-{self.count}"
+        name = f"pi-{self.attempt}a-exec-{self.count}"
         labels = {**self._labels("executor"), "spark-exec-id": str(self.count)}
         labels["spark-exec-resourceprofile-id"] = "0"
-        return self.pod(name, self.driver, labels) and name
+        return self.pod(name, self.driver, labels, beside=[self.app]) and name
 
     def restart(self):
         """The application is submitted again, under another selector; its executors end."""

@@ -17,30 +17,32 @@ RECORDED = ROOT / "tests" / "contract" / "apiserver"
 
 
 def rows(title):
-    _, _, rest = PAGE.partition(f"\n| {title} |")
-    lines = rest.partition("\n\n")[0].splitlines()[2:]
+    """Return the names on both sides of the colon, of each line of the list under a title."""
+    _, _, rest = PAGE.partition(f"{title}\n\n")
+    lines = rest.partition("\n\n")[0].splitlines()
     return [
-        [re.findall(r"`([^`]+)`", cell) for cell in line.strip("|").split("|")] for line in lines
+        [re.findall(r"`([^`]+)`", part) for part in line.removeprefix("- ").split(": ", 1)]
+        for line in lines
     ]
 
 
 def test_all_kinds_are_listed():
-    listed = {(row[0][0], plural) for row in rows("group and version") for plural in row[1]}
+    listed = {(row[0][0], plural) for row in rows("## Kinds") for plural in row[1]}
     assert listed == {(it.api_version, it.plural) for it in builtin()}
 
 
 def test_all_fields_of_pods_are_listed():
-    line = next(it for it in PAGE.splitlines() if it.startswith("| fields of pods |"))
+    line = next(it for it in PAGE.splitlines() if it.startswith("- fields of pods: "))
     named = {"metadata.name", "metadata.namespace"}
     assert set(re.findall(r"`([^`]+)`", line)) == set(paths_of(("", "pods"))) | named
 
 
 def test_all_effects_of_faults_are_listed():
-    assert [row[0][0] for row in rows("effect")] == list(get_args(connection.Effect))
+    assert [row[0][0] for row in rows("the effect:")] == list(get_args(connection.Effect))
 
 
 def test_all_methods_that_do_harm_are_listed():
-    listed = {name for row in rows("method") for name in row[0]}
+    listed = {name for row in rows("Methods of the server:") for name in row[0]}
     ours = {name for name, it in vars(ApiServer).items() if callable(it) and name[0] != "_"}
     assert listed == ours - {"start", "stop", "call", "later"}
 

@@ -167,12 +167,19 @@ def test_what_the_readme_shows_works(line, shown, capsys, monkeypatch):
 @cache
 def options():
     """Command line ("kaisched plan") to its options, from the generated page."""
-    _, shared, *parts = re.split(r"^## ", read("docs/reference/cli.md"), flags=re.MULTILINE)
-    rows = [set(re.findall(r"`(--?[\w-]+)`", line)) for line in shared.splitlines()]
+    page = read("docs/reference/cli.md")
+    state = re.search(r"\*State\* is ([^.]+)\.", page)
+    assert state is not None
+    page = page.replace("*state*", state[1])
+    _, shared, *parts = re.split(r"^## ", page, flags=re.MULTILINE)
+    rows = [
+        set(re.findall(r"`(--?[\w-]+)`", line)) for line in shared.splitlines() if line[:1] == "-"
+    ]
     found = {
         part.partition("\n")[0]: set(re.findall(r"`(--?[\w-]+)`", part)) | {"-h", "--help"}
         for part in parts
     }
+    found["kaisched config show"] |= found["kaisched run"]
     return {
         path: names.union(*(row for row in rows if row & names)) for path, names in found.items()
     }

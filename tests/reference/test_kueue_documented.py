@@ -36,9 +36,13 @@ def fields_of(type_, above=""):
 
 
 def rows_of(kind):
-    table = PAGE.partition(f"| field of a `{kind}` |")[2].partition("\n\n")[0]
-    rows = re.findall(r"^\| `([^`]+)` \| (.*) \|$", table, re.MULTILINE)
-    return {path: text.startswith("no meaning") for path, text in rows}
+    lines = PAGE.partition(f"Fields of a `{kind}`:\n\n")[2].partition("\n\n")[0]
+    rows = re.findall(r"^- (`.*?`): (.*)$", lines, re.MULTILINE)
+    return {
+        path: text.startswith("no meaning")
+        for paths, text in rows
+        for path in re.findall(r"`([^`]+)`", paths)
+    }
 
 
 @pytest.mark.parametrize("type_", KINDS, ids=lambda it: it.KIND)

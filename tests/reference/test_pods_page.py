@@ -28,15 +28,26 @@ WORDS = {"honored", "refused", "no effect", "not judged"}
 NAME = re.compile(r"`(\w+\.[\w*]+)`")
 
 
+def lines():
+    """Yield (names, what is said of them, why) of each line of the page."""
+    word = ""
+    for line in OLD.splitlines():
+        head = re.fullmatch(r"\*\*([a-z ]+)\*\*", line)
+        word = head[1] if head else word
+        if line.startswith("- "):
+            names, _, why = line.partition(": ")
+            yield NAME.findall(names), word, why
+
+
 def rows():
     """Yield (field, what is said of it, why) of each field on the page."""
-    for line in OLD.splitlines():
-        cells = [it.strip() for it in line.strip("|").split("|")]
-        names = NAME.findall(cells[0]) if len(cells) == 3 else []
+    named = {name for names, _, _ in lines() for name in names}
+    for names, word, why in lines():
         for name in names:
             kind, field = name.split(".")
-            for one in sorted(FIELDS[kind]) if field == "*" else [field]:
-                yield f"{kind}.{one}", cells[1], cells[2]
+            every = [f"{kind}.{one}" for one in sorted(FIELDS[kind])]
+            for one in (it for it in every if it not in named) if field == "*" else [name]:
+                yield one, word, why
 
 
 ROWS = list(rows())

@@ -46,7 +46,7 @@ def test_every_key_is_told(title):
 
 @pytest.mark.parametrize("title", SECTIONS)
 def test_no_other_key_is_told_at_the_head_of_a_row(title):
-    heads = re.findall(r"^\| (`\w+`(?:, `\w+`)*) \|", section(title), flags=re.MULTILINE)
+    heads = re.findall(r"^- (`\w+`(?:, `\w+`)*)(?: \(|: |$)", section(title), flags=re.MULTILINE)
     told = {name for head in heads for name in re.findall(r"`(\w+)`", head)}
     keys = {key for type_ in SECTIONS[title] for key in type_.__struct_encode_fields__}
     assert told - keys == set()
@@ -56,7 +56,7 @@ def test_no_other_key_is_told_at_the_head_of_a_row(title):
     "title", ["time", "nodes", "queues", "jobs", "Devices and claims", "traces", "usage"]
 )
 def test_plain_defaults_are_those_of_the_code(title):
-    rows = re.findall(r"^\| (`\w+`(?:, `\w+`)*) \| `([^`]*)` \|", section(title), re.MULTILINE)
+    rows = re.findall(r"^- (`\w+`(?:, `\w+`)*) \(`([^`]*)`\)", section(title), re.MULTILINE)
     plain = {
         field.encode_name: field.default
         for type_ in reversed(SECTIONS[title])

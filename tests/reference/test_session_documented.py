@@ -75,17 +75,26 @@ def names_of(cls):
             yield name, kind.strip("'"), plain(doc)
 
 
-def rows_of(cls):
-    """Return a table of what a class offers, and a line of names that say all themselves."""
+def shown(kind):
+    """Return a type with ``?`` in place of None."""
+    return kind.replace(" | None", "?")
+
+
+def rows_of(cls, said=""):
+    """Yield a line for what a class offers, and one of names that say all themselves.
+
+    Names that the text above has said are left out.
+    """
     rows = [
-        (name, kind.replace("|", "or"), doc if cls is Session else FIRST.split(doc)[0])
+        (name, shown(kind), doc if cls is Session else FIRST.split(doc)[0])
         for name, kind, doc in names_of(cls)
     ]
-    told = [f"| `{name}` | `{kind}` | {doc} |" for name, kind, doc in rows if doc]
-    if told:
-        yield from ("| name | type | meaning |", "|---|---|---|", *told)
-    if plain_names := [f"`{name}: {kind}`" for name, kind, doc in rows if not doc]:
-        yield from ("", f"{', '.join(plain_names)}.")
+    yield from (f"- `{name}: {kind}`: {doc}" for name, kind, doc in rows if doc)
+    names = [
+        f"`{name}: {kind}`" for name, kind, doc in rows if not doc and f" {name}: " not in said
+    ]
+    if names:
+        yield f"- {', '.join(names)}"
 
 
 def page():
@@ -97,17 +106,18 @@ def page():
         "",
         plain(inspect.getdoc(Session)),
         "",
-        "The first argument of every question is a `kaisched.Session`. These are all names of it",
-        "that plugins may use: the kit of `kaisched.testing` fails a plugin that asks for another.",
+        "The first argument of every question is a `kaisched.Session`. Plugins may use these names",
+        "of it: the kit of `kaisched.testing` fails a plugin that asks for another.",
         "Letters: `N` nodes, `Q` queues, `J` jobs, `P` pod sets, `T` tasks, `S` shapes,",
-        "`R` resources, `K` rows asked about. Amounts are int64 in base units, a row a resource.",
-        "In the tables below, a meaning is the first sentence of a docstring that may say more.",
+        "`R` resources, `K` rows asked about; `?` or None. Amounts are int64 in base units, a row",
+        "a resource.",
+        "Under a heading below, a meaning is the first sentence of a docstring.",
         "",
         *rows_of(Session),
     ]
     for name, cls in TABLES.items():
         doc = plain(inspect.getdoc(cls))
-        lines += ["", f"## {name}", "", doc, "", *rows_of(cls)]
+        lines += ["", f"## {name}", "", doc, "", *rows_of(cls, doc)]
     return "\n".join(lines) + "\n"
 
 

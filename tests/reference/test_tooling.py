@@ -201,7 +201,7 @@ def test_the_locks_answer_the_project_file():
 def test_the_documented_dependencies_are_the_declared_ones():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     page = (ROOT / "docs" / "dependencies.md").read_text(encoding="utf-8")
-    documented = set(re.findall(r"^\| `([^`]+)`", page, flags=re.MULTILINE))
+    documented = set(re.findall(r"^- `([^`]+)`", page, flags=re.MULTILINE))
     declared = [
         *project["project"]["dependencies"],
         *chain.from_iterable(project["project"]["optional-dependencies"].values()),

@@ -18,11 +18,9 @@ KINDS = (UsageConfig, UsageParams, UsageExtraParams, UsageHealthProbe)
 
 
 def rows():
-    """Key to default, table by table."""
-    tables = re.findall(r"\| key \| default \| meaning \|\n\|---\|---\|---\|\n((?:\|.*\n)+)", PAGE)
-    for table in tables:
-        cells = [row.strip("|").split(" | ") for row in table.splitlines()]
-        yield {key.strip().strip("`"): default.strip() for key, default, _ in cells}
+    """Key to default, list by list."""
+    for lines in re.findall(r"((?:^- `.*\n)+)", PAGE, re.MULTILINE):
+        yield dict(re.findall(r"^- `(\w+)`(?: \((.*?)\))?: ", lines, re.MULTILINE))
 
 
 @pytest.mark.parametrize(("kind", "listed"), list(zip(KINDS, rows(), strict=True)))

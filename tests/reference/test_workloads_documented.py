@@ -22,29 +22,29 @@ OF_YOUR_OWN = PAGE.partition("## Kinds of your own")[2]
 DIFFERENCES = (ROOT / "docs" / "explanation" / "differences-from-kai.md").read_text("utf-8")
 
 
-def first_columns(heading):
-    """The first two columns of a table, by the code in the first."""
-    table = PAGE.partition(f"| {heading} |")[2].partition("\n\n")[0]
-    rows = [line.split("|")[1:3] for line in table.splitlines() if line.startswith("| `")]
-    return {tuple(re.findall(r"`(\w+)`", first)): second for first, second in rows}
+LINE = re.compile(r"^- ((?:`\w+(?:\[\])?`(?:, )?)+)(?: \(|: )", re.MULTILINE)
+"""A line of a list of fields, with their names."""
+
+
+def fields_under(heading):
+    """The names that the lines of the list under a heading begin with."""
+    lines = PAGE.partition(f"{heading}:\n\n")[2].partition("\n\n")[0]
+    return [name for names in LINE.findall(lines) for name in re.findall(r"`(\w+)", names)]
 
 
 def test_every_kind_has_a_line_with_its_versions():
-    table = PAGE.partition("| kind |")[2].partition("\n\n")[0]
-    rows = [line.split("|")[1:3] for line in table.splitlines() if line.startswith("| `")]
-    listed = [
-        (re.findall(r"`(\w+)`", kind)[0], re.findall(r"`([\w./-]+)`", versions))
-        for kind, versions in rows
-    ]
+    text = PAGE.partition("\n## ")[0]
+    heads = [line.split("|")[1] for line in text.splitlines() if line.startswith("| `")]
+    rows = re.findall(r"`(\w+)`[^()]* \(([^)]*)\)", "\n".join(heads))
+    listed = [(kind, re.findall(r"`([\w./-]+)`", versions)) for kind, versions in rows]
     known = [(row.kind, [row.api_version, *row.other_versions]) for row in WORKLOADS]
     known.append((GANG_API_KIND, [f"{GANG_API}/{it}" for it in GANG_API_VERSIONS]))
     assert sorted(listed) == sorted(known)
 
 
 def test_every_field_is_described():
-    rows = [name for names in first_columns("field of a `Workload`") for name in names]
-    assert rows == [it.name for it in fields(Workload)]
-    gangs = [name for names in first_columns("field of a `Gang`") for name in names]
+    assert fields_under("Fields of a `Workload`") == [it.name for it in fields(Workload)]
+    gangs = fields_under("Fields of a `Gang`")
     assert sorted(gangs) == sorted(it.name for it in msgspec.structs.fields(Gang))
 
 
@@ -111,6 +111,5 @@ def test_the_shard_of_the_page_groups_the_pods_of_its_kinds(tmp_path):
 
 
 def test_every_field_of_a_declared_kind_is_described():
-    rows = re.findall(r"^\| ((?:`\w+(?:\[\])?`(?:, )?)+) \|", OF_YOUR_OWN, re.MULTILINE)
-    names = re.findall(r"`(\w+)", " ".join(rows).partition("`api_version`")[0])
+    names = fields_under("with what counts without them in brackets")
     assert names == [it.encode_name for it in msgspec.structs.fields(WorkloadKind)]

@@ -11,9 +11,9 @@ arguments, never on the clock, on chance or on earlier questions. Rows are indep
 other. ``None`` always means "nothing to say". Plugins are asked in the shard's order.
 
 Each question declares how the answers of several plugins combine, and the substitute for a plugin
-that raises or answers nonsense (wrong shape, type or range, NaN). Such a plugin is named in the
-cycle's failures.
-The questions whose answers people read come last.
+that fails: it raises or answers nonsense (wrong shape, type or range, NaN). The cycle's failures
+name it. A plugin whose ``is_silent`` is True is not asked where that is said. The questions whose
+answers people read come last.
 """
 
 from __future__ import annotations
@@ -113,9 +113,9 @@ class Decisions:
     def workloads(self) -> Sequence[Workload]:
         """Return how pods of more workload kinds are grouped into gangs, one row for each kind.
 
-        Asked once, when the shard's policy is made. Every kind of every row is then listed and
-        watched, which the daemon's roles must allow. All shards of a process must read a kind
-        alike: a row's ``read`` is compared with ``==``.
+        Asked once, when the shard's policy is made. Every kind is then listed and watched, which
+        the daemon's roles must allow. All shards of a process must read a kind alike: ``read`` is
+        compared with ``==``.
         """
 
     # -- once a cycle ------------------------------------------------------------------
@@ -124,9 +124,9 @@ class Decisions:
     def session_open(self, session: Session) -> object:
         """Return this cycle's state of the plugin.
 
-        Asked once, in plugin order, before all else but :meth:`spreads_shares`. It is read back as
-        ``session.state[name]``. Cost: O(rows), no loop per node or task; put what may not be needed
-        behind a cached property.
+        Asked once, before all else but :meth:`spreads_shares`. It is read back as
+        ``session.state[name]``. Cost: O(rows), no loop per node or task; what may not be needed is
+        a cached property.
         """
 
     @question(AnyOf("level"))
@@ -165,7 +165,7 @@ class Decisions:
     ) -> FloatVec | None:
         """Return the weights ``(K,)`` with which the surplus is shared in this round.
 
-        Asked each division round, for all sibling groups of one depth at once: entry i is queue
+        Asked each division round, for all sibling groups of one depth: entry i is queue
         ``queue[i]`` for resource ``resource[i]``; ``group[i]`` numbers (resource, parent) groups;
         ``active[i]`` is True if the queue still wants more; ``weights`` are normalised over the
         group.
@@ -188,10 +188,10 @@ class Decisions:
     ) -> IntVec | None:
         """Return how much of the surplus ``(K,)`` queues get before the weights share the rest.
 
-        Asked for each depth and priority, before its first round, about the queues that want more:
-        rows as in :meth:`over_quota_weights`. ``has`` is what the queue gets already, its deserved
-        part; ``wants`` is what it may still take; ``surplus`` is what its group shares. Answers are
-        at least 0, at most ``wants``, and their sum over a group is at most the surplus.
+        Asked for each depth and priority, before its first round: rows as in
+        :meth:`over_quota_weights`. ``has`` is what the queue gets already, its deserved part;
+        ``wants`` is what it may still take; ``surplus`` is what its group shares. Answers are at
+        least 0, at most ``wants``, and their sum over a group is at most the surplus.
         """
 
     # -- order ---------------------------------------------------------------------------
@@ -220,8 +220,8 @@ class Decisions:
     def job_order(self, session: Session, job: RowVec) -> tuple[IntVec | FloatVec, ...] | None:
         """Return key columns ``(K,)`` that decide the order of jobs inside a leaf queue.
 
-        Asked when an action starts, and again for an elastic job whose turn is over. Reads the
-        job's present counts, as of now.
+        Asked when an action starts, and again for an elastic job whose turn is over. Counts are as
+        of now.
         """
 
     @question(Keys("task"))
@@ -244,8 +244,8 @@ class Decisions:
     def job_gate(self, session: Session, action: str, job: RowVec) -> CodeVec | None:
         """Return int16 codes ``(K,)``: may these jobs be tried by this action at all?
 
-        Asked once when an action starts, and about gangs that lack pods when their demand is
-        summed up: so the answer must not rest on ``requested`` or ``fair_share``.
+        Asked when an action starts, and about gangs that lack pods when their demand is summed up:
+        so it must not rest on ``requested`` or ``fair_share``.
         """
 
     @question(FirstRefusal("job"))
@@ -261,11 +261,10 @@ class Decisions:
     ) -> CodeVec | None:
         """Return int16 codes ``(K,)``: may ``queue[i]`` take ``ask[:, i]`` more for ``job[i]``?
 
-        Asked at every level from the leaf to the root, also on assumed positions (``held`` ``(R,
-        K)`` is what the queue would hold by then); about pods that ask for memory of a GPU again
-        with what they count on nodes. At the end of a cycle the action ``bind`` asks about what
-        would be bound at once: then ``held`` has all that still leaves, and what is refused waits
-        on its node for that.
+        Asked at every level up to the root, also on assumed positions (``held`` ``(R, K)`` is what
+        the queue would hold by then); pods that ask for memory of a GPU again with what they count
+        on nodes. At the end of a cycle the action ``bind`` asks with all that still leaves in
+        ``held``: what is refused waits on its node for that.
         """
 
     @question(FirstRefusal("job"))
@@ -274,9 +273,9 @@ class Decisions:
     ) -> CodeVec | None:
         """Return int16 codes ``(K,)``: may ``job[i]`` take ``ask[:, i]`` from other jobs at all?
 
-        Asked by reclaim, preempt and consolidate before they search victims, and again for jobs
-        whose turn comes after a move. Reasons that victims can cure, such as a limit, do not belong
-        here: :meth:`queue_gate` is asked once the victims are gone.
+        Asked by reclaim, preempt and consolidate before they search victims, and again after a
+        move. Not for reasons that victims can cure, such as a limit: :meth:`queue_gate` is asked
+        once the victims are gone.
         """
 
     @question(FirstRefusal("job"))
@@ -294,10 +293,9 @@ class Decisions:
         """Return int16 codes ``(V,)``: may these units be taken, those of a set all together?
 
         Asked about many sets at once (``units.alternative``), each in the order in which units
-        would go. A unit is judged as if the units before it in its set were gone from
-        ``session.held_now``, if they are ``taken`` and not refused here; a plugin may also judge
-        a set by what it leaves. A set is taken if none of its units is refused. Entries that are
-        not ``taken`` are not asked about.
+        would go. A unit is judged as if those before it in its set were gone from
+        ``session.held_now``, if they are ``taken`` and not refused here; a plugin may also judge a
+        set by what it leaves. Entries that are not ``taken`` are not asked about.
         """
 
     @question(First(order_fault, without="the order of candidates, reversed"))
@@ -307,8 +305,8 @@ class Decisions:
         """Return (units in the order in which they would go, code of the units left out).
 
         The order has rows of ``units``, which is in reversed job order inside each queue. Of the
-        sets that make room and are allowed, the one that ends first in the order is taken. If the
-        code is *retried*, the next pass asks again. It is 0 if no unit is left out.
+        allowed sets that make room, the one that ends first in the order is taken. The code is 0
+        if no unit is left out; if it is *retried*, the next pass asks again.
         """
 
     @question(FirstRefusal("units"))
@@ -323,16 +321,16 @@ class Decisions:
     def batch_size(self, session: Session, job: RowVec) -> IntVec | None:
         """Return how many pending pods ``(K,)`` of each job are placed next, all or nothing.
 
-        Asked for jobs of a single pod set. The answer is the number of the gang's missing pods, 1
-        for an elastic pod, or 0 for nothing.
+        Asked for jobs of a single pod set: the gang's missing pods, 1 for an elastic pod, or 0 for
+        nothing.
         """
 
     @question(First(batch_fault, without="pods are placed one by one"))
     def next_batch(self, session: Session, job: int) -> RowVec | None:
         """Return the task rows of a *structured* job to place next, all or nothing, in order.
 
-        An empty answer means nothing to place. If the pods find no room, it is asked again as if a
-        pod set had none to place: see ``session.podset_pending_now``.
+        Empty for nothing. If the pods find no room, it is asked again as if a pod set had none to
+        place: see ``session.podset_pending_now``.
         """
 
     @question(AnyOf("job"))
@@ -356,11 +354,11 @@ class Decisions:
         """Return the sets of nodes on one of which the job's next batch is placed, the best first.
 
         Asked when an action tries the job, when its nominations are kept, and before its pods are
-        moved. The sets are tried in order until the batch fits in one of them. ``ask`` ``(R,)``
-        is what it asks for; ``shapes`` has the shapes of its pods with their numbers. Within a
-        cycle a job must either always have sets or never.
-        Without any set the job is not placed: the answer is empty, or the refusal that says why.
-        If there may be many sets, answer ``LazyNodeSets``: most are never looked at.
+        moved. The sets are tried in order until the batch fits. ``ask`` ``(R,)`` is what it asks
+        for; ``shapes`` has the shapes of its pods with their numbers. Within a cycle a job must
+        either always have sets or never. Without any set the job is not placed: the answer is
+        empty, or the refusal that says why. Answer ``LazyNodeSets`` for many sets: most are never
+        looked at.
         """
 
     @question(Intersections(), may_be_silent=True)
@@ -374,9 +372,8 @@ class Decisions:
         """Return the sets of nodes on one of which a subgroup is placed, the best first.
 
         Asked for each subgroup with pods in the batch of a structured job: ``session.node_set`` is
-        the set of the group around it, and ``shapes`` has its own pods. Where they fit in none of
-        the sets, the next set of the group around it is tried. The rest is as for
-        :meth:`node_sets`.
+        the set of the group around it, and ``shapes`` has its own pods. Where they fit in none,
+        the next set of the group around it is tried. The rest is as for :meth:`node_sets`.
         """
 
     @question(FirstRefusal("rows"))
@@ -391,16 +388,15 @@ class Decisions:
     def node_room(self, session: Session, shape: int, rows: RowVec) -> IntVec | None:
         """Return how many more pods of this shape ``(K,)`` the nodes can take, amounts aside.
 
-        For host ports and anti-affinity. Asked again for every node with a move. The host also
-        applies the bound of the amounts.
+        For host ports and anti-affinity. Asked again for every node with a move.
         """
 
     @question(First(domains_fault, without="pods of a shape need not be together"))
     def node_domains(self, session: Session, shape: int) -> IntVec | None:
         """Return the number of each node's domain ``(N,)``: all pods of the shape must be in one.
 
-        None if they need not be together, or where the first of them are decides already. -1 is in
-        no domain. Asked after :meth:`node_filter`, and again when that is. The host leaves them the
+        None if they need not be together, or where the first of them are decides. -1 is in no
+        domain. Asked after :meth:`node_filter`, and again when that is. The host leaves them the
         domain where most of them fit, of the nodes that are tried.
         """
 
@@ -410,9 +406,9 @@ class Decisions:
     ) -> FloatVec | None:
         """Return scores ``(K,)`` in [0, 1], higher is better.
 
-        Score each node as if ``extra`` ``(K,)`` more pods of the shape were already on it. Rows are
-        independent: never normalise over the rows asked about (constants of the snapshot are fine).
-        ``session.free`` and ``session.room`` are as of now.
+        Score each node as if ``extra`` ``(K,)`` more pods of the shape were on it. Never normalise
+        over the rows asked about (constants of the snapshot are fine). ``session.free`` and
+        ``session.room`` are as of now.
         """
 
     @question(Union(), may_be_silent=True)
@@ -421,9 +417,9 @@ class Decisions:
     ) -> tuple[RowVec, RowVec] | None:
         """Take note of tasks placed (``sign`` +1) or taken back (-1); return stale answers.
 
-        The answer is (shapes, node rows) whose :meth:`node_filter` and :meth:`node_score` must be
-        asked again. An empty shape array means every shape. States and nodes of the tasks are as
-        of now; what queues hold may be counted once a run of pods has been placed.
+        (Shapes, node rows) whose :meth:`node_filter` and :meth:`node_score` must be asked again.
+        An empty shape array means every shape. States and nodes of the tasks are as of now; what
+        queues hold may be counted once a run of pods has been placed.
         """
 
 
@@ -472,10 +468,9 @@ class Words:
     ) -> Callable[[Session], str | EvictionReason] | None:
         """Return a function that makes the reason of these evictions for a claim.
 
-        The reason is a sentence, or a sentence with the kinds of the evictions by queue. Asked once
-        for each claim that evicts, when all its moves are in ``session.held_now``. The function is
-        called with the session when the reason is read. It may keep numbers of now, but must not
-        keep the session.
+        A sentence, or one with the kinds of the evictions by queue. Asked once for each claim that
+        evicts, when all its moves are in ``session.held_now``. The function is called with the
+        session when the reason is read; it may keep numbers of now, but not the session.
         """
 
     @question(FirstOfEach())
@@ -489,9 +484,8 @@ class Words:
     def queue_figures(self, session: Session) -> Mapping[str, FloatVec] | None:
         """Return figures of queues under this policy, by name: a number for each queue ``(Q,)``.
 
-        Such as what queues are compared by. Shown with the shares of a cycle, and as the metric
-        ``kaisched_queue_figure_ratio``. Names are words in snake_case. Asked when the shares of a
-        cycle are read.
+        Shown with the shares of a cycle, and as the metric ``kaisched_queue_figure_ratio``. Names
+        are words in snake_case. Asked when the shares of a cycle are read.
         """
 
     @question(Lines())

@@ -91,19 +91,18 @@ HOST_ONLY: Final = frozenset(
 class Session:
     """One cycle, as plugins and actions see it.
 
-    Plugins write to nothing of it, but to what ``state``, ``hints`` and ``found`` hold under a name
-    of their own. The ledger and all else that may not be needed is made on first use: a cycle that
-    places nothing copies nothing.
+    Plugins write only to what ``state``, ``hints`` and ``found`` hold under a name of their own. A
+    cycle that places nothing copies nothing: the ledger and the like are made on first use.
     """
 
     # -- what the cycle decides on: frozen tables --------------------------------------------------
 
     nodes: NodeTable
-    """Nodes by row, with their labels and annotations, as the cycle began."""
+    """Nodes by row, as the cycle began."""
     queues: QueueTable
-    """Queues by row, in preorder, with their labels and annotations."""
+    """Queues by row, in preorder."""
     jobs: JobTable
-    """Jobs by row, with their labels and annotations, as the cycle began."""
+    """Jobs by row, as the cycle began."""
     podsets: PodSetTable
     """Pod sets by row, as the cycle began."""
     tasks: TaskTable
@@ -117,20 +116,20 @@ class Session:
     generation: int
     """Row numbers mean the same things within one generation."""
     snapshot: Snapshot
-    """Stands for all that the cycle decides on: to be compared by identity, for caches."""
+    """All that the cycle decides on: caches compare it by identity."""
     now_s: float
-    """The time of the cycle, in seconds since 1970: there is no other clock."""
+    """The cycle's time, in seconds since 1970: the only clock."""
     usage: Usage | None
     """What queues consumed lately; None where no history is kept."""
 
     # -- what plugins keep -------------------------------------------------------------------------
 
     state: dict[str, Any]
-    """What each plugin returned from ``session_open``, by its name: its own for this cycle."""
+    """What each plugin returned from ``session_open``, by its name."""
     found: dict[str, Any]
-    """What was found out in this cycle and must not outlive it, by names of one's own."""
+    """What must not outlive the cycle, by names of one's own."""
     hints: dict[str, Any]
-    """What saves time in later cycles, by names of one's own; it may be dropped at any time."""
+    """What saves time in later cycles, by names of one's own; may be dropped at any time."""
     facts_before: Mapping[str, Any]
     """What each plugin returned from ``session_close`` in the last cycle, by its name."""
 
@@ -219,7 +218,7 @@ class Session:
     def held_stuck(self) -> tuple[Amounts, Amounts] | None:
         """``(R, Q)`` what pods hold that were asked to go and do not end, and the firm part of it.
 
-        ``queue_gate`` is asked with it as held. None if there are none.
+        ``queue_gate`` is asked with it as held.
         """
         return held_in(self.snapshot, TaskState.STUCK)
 
@@ -253,15 +252,12 @@ class Session:
 
     @property
     def overdrawn(self) -> Amounts | None:
-        """``(R, Q)`` what projects hold in other node pools beyond their quotas there, at leaves.
-
-        None if no project does.
-        """
+        """``(R, Q)`` what projects hold in other pools beyond their quotas there, at leaves."""
         return self.snapshot.overdrawn
 
     @cached_property
     def parts_of_gpus(self) -> BoolVec | None:
-        """``(S,)`` which shapes ask for a part of GPUs; None if none does."""
+        """``(S,)`` which shapes ask for a part of GPUs."""
         devices = [limits.devices for limits in self.shapes.constraints]
         is_part = np.array([it is not None and it.is_share for it in devices], np.bool_)
         return is_part if is_part.any() else None
@@ -292,20 +288,17 @@ class Session:
         return share
 
     def divide(self) -> Amounts:
-        """Return :attr:`fair_share`, divided now at the latest.
-
-        For plugins that find out something while the shares are divided.
-        """
+        """Return :attr:`fair_share`, divided now at the latest."""
         return self.fair_share
 
     @property
     def fold(self) -> Fold | None:
-        """The plugins' over-quota weight fold, or None when no plugin answers (the identity)."""
+        """The plugins' over-quota weight fold, or None (the identity)."""
         return self._division("over_quota_weights")
 
     @property
     def head_start(self) -> Callable[..., IntVec | None] | None:
-        """The plugins' head starts, or None when no plugin answers."""
+        """The plugins' head starts, or None."""
         return self._division("head_start")
 
     def _division(self, question: str) -> Callable[..., Any] | None:
@@ -316,10 +309,7 @@ class Session:
 
     @property
     def moves(self) -> int:
-        """A number that grows with every move: what is cached of what follows is good until then.
-
-        0 while the cycle has not moved anything.
-        """
+        """Grows with every move, from 0: what is cached of what follows is good until then."""
         return len(self.capacity.touched) + 1 if self.has_moved else 0
 
     @property
@@ -388,8 +378,8 @@ class Session:
     def places(self, shape: int) -> IntVec:
         """``(N,)`` pods of a shape that fit now, by amounts, filters and bounds, on each node.
 
-        None fits outside the set of nodes that is tried now. Asks other plugins, so that it must
-        not be called by a plugin that is asked about filters, bounds or scores.
+        None fits outside the set of nodes that is tried now. Asks other plugins: not to be called
+        by a plugin that is asked about filters, bounds or scores.
         """
         plan, room, _, _ = self.placement.vacancy(shape)
         if plan.one_of is None:
@@ -406,7 +396,7 @@ class Session:
         return self.placement.future(plan, plan.one_of)
 
     def places_once_evicted(self, shape: int) -> IntVec:
-        """``(N,)`` the same, if no preemptible pod ran any more: a bound that no eviction lifts."""
+        """``(N,)`` the same, if no preemptible pod ran: a bound that no eviction lifts."""
         plan = self.placement.plan(shape)
         allowed: BoolVec | None = None
         if plan.codes is not None:
@@ -440,7 +430,7 @@ class Session:
 
     @property
     def is_releasing(self) -> bool:
-        """Whether room is being released now: if not, places once released are the same as now."""
+        """Whether room is being released now."""
         return self.capacity.has_releasing
 
     def free(self, resource: int, rows: RowVec) -> IntVec:
@@ -450,9 +440,8 @@ class Session:
     def gpus_free(self, shape: int, rows: RowVec, extra: IntVec) -> tuple[IntVec, Amounts]:
         """``(K,)`` whole GPUs and ``(K, G)`` thousandths left of each GPU that pods share.
 
-        As :meth:`free`: idle, or being released by now; less what ``extra`` ``(K,)`` more pods of a
-        shape would take, each on the GPUs that it would get. A node with fewer shared ones has
-        zeros.
+        As :meth:`free`, less what ``extra`` ``(K,)`` more pods of a shape would take. A node with
+        fewer shared ones has zeros.
         """
         return self.capacity.gpus_free(shape, rows, extra)
 

@@ -243,7 +243,7 @@ class Pods:
 
 
 GRACE_S: Final = 30.0
-"""Time for which a pod that was told to go holds its room."""
+"""Time for which a pod that was told to go holds its room, unless its grace period is known."""
 _PART: Final = 50
 """A cycle runs when one of so many runs has ended, or as many jobs have come."""
 _LEAST_GAP_S: Final = 60.0
@@ -297,6 +297,7 @@ class Course:
         *,
         started_s: FloatVec | None = None,
         following: IntVec | None = None,
+        grace_s: FloatVec | None = None,
     ) -> None:
         """Begin.
 
@@ -308,6 +309,7 @@ class Course:
             started_s: ``(T,)`` when running pods have started; by default with their jobs.
             following: ``(T,)`` how many pods a workload makes one after the other in the place of
                 each that ends; by default none.
+            grace_s: ``(T,)`` for how many seconds pods that are told to go hold their room.
 
         """
         self._world = world
@@ -325,6 +327,9 @@ class Course:
         self._following: IntVec = np.zeros(len(self.pods.state), np.int64)
         if following is not None:
             self._following[: len(following)] = following
+        self._grace_s = np.full(len(self.pods.state), GRACE_S)
+        if grace_s is not None:
+            self._grace_s[: len(grace_s)] = grace_s
         self._arrivals = list(reversed(arrivals))
         self._numbered = 0
         self.steps = 0
@@ -334,8 +339,7 @@ class Course:
         """Let what runs end when it will, and what is leaving be gone after its grace."""
         pods = self.pods
         leaving = np.flatnonzero(pods.state == TaskState.RELEASING)
-        if len(leaving):
-            self._plan(leaving, self._now_s + GRACE_S)
+        self._leave(leaving)
         runs = np.flatnonzero(ALLOCATED_STATES[pods.state] & (pods.job >= 0))
         self._run(runs, np.minimum(started_s[runs], self._now_s))
 
@@ -345,6 +349,12 @@ class Course:
         end_s = started_s + self._run_time(tasks, self._now_s - started_s)
         for at_s in np.unique(end_s).tolist():
             self._plan(tasks[end_s == at_s], max(at_s, self._now_s))
+
+    def _leave(self, tasks: RowVec) -> None:
+        """Plan when pods that were told to go are gone."""
+        grace_s = self._grace_s[tasks]
+        for each_s in np.unique(grace_s).tolist():
+            self._plan(tasks[grace_s == each_s], self._now_s + each_s)
 
     def _plan(self, tasks: RowVec, at_s: float) -> None:
         self._end_s[tasks] = at_s
@@ -399,7 +409,7 @@ class Course:
         if len(evicted):
             pods.evict(evicted, self._now_s)
             self._is_evicted[evicted] = True
-            self._plan(evicted, self._now_s + GRACE_S)
+            self._leave(evicted)
         bound = result.bind_tasks
         if len(bound):
             pods.start(bound, result.bind_nodes, self._now_s, result.bind_cards)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -47,6 +47,8 @@ class Forecast:
     is_cut: bool
     """Courses are missing because time was up."""
     assumptions: tuple[str, ...]
+    now_s: float = math.nan
+    """The time of the state from which the seconds count, in seconds since 1970."""
 
 
 def world_of(result: CycleResult) -> World:
@@ -90,7 +92,8 @@ def forecasts(
         if is_late():
             break
     assumptions = tuple(_assumptions(snapshot, times, past, world.now_s))
-    return {job: _foreseen(job, ended, len(ended) < draws, assumptions) for job in jobs}
+    found = {job: _foreseen(job, ended, len(ended) < draws, assumptions) for job in jobs}
+    return {job: replace(it, now_s=world.now_s) for job, it in found.items()}
 
 
 def _foreseen(
@@ -140,13 +143,16 @@ def _course(world: World, past: Past, times: RunTimes, draw: int) -> Course:
             lengths_s[at] = found[job, age_s]
         return lengths_s
 
-    following = [past.following.get(name, 0) for name in snapshot.tasks.name[:before]]
+    names = snapshot.tasks.name[:before]
+    following = [past.following.get(name, 0) for name in names]
+    grace_s = [past.grace_s.get(name, GRACE_S) for name in names]
     return Course(
         world._replace(snapshot=snapshot),
         run_time,
         [(job.at_s, row) for job, row in zip(new, rows, strict=True)],
         started_s=np.append(times.started_s, np.full(len(of_pod) - before, np.nan)),
         following=np.array(following, np.int64),
+        grace_s=np.array(grace_s),
     )
 
 
@@ -191,7 +197,7 @@ def _assumptions(snapshot: Snapshot, times: RunTimes, past: Past, now_s: float) 
     else:
         lines.append("no new jobs come: how often they do is not known")
     lines.append(
-        f"evicted jobs begin anew, {GRACE_S:.0f} s later; nodes and past usage stay as they are"
+        "evicted jobs begin anew after their grace period; nodes and past usage stay as they are"
     )
     return lines
 

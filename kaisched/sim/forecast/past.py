@@ -32,7 +32,11 @@ DAY_S: Final = 86_400.0
 WINDOW_S: Final = 7 * DAY_S
 """How far back jobs count that came."""
 LEAST_SPAN_S: Final = 600.0
-"""A shorter past says nothing of how often jobs come: it may have been applied at once."""
+"""A shorter past says how often jobs come only if they came all along, and not at once."""
+_PARTS: Final = 10
+_LEAST_PARTS: Final = 5
+_LEAST_CAME: Final = 10
+"""Jobs came all along if so many came, and in so many of so many equal parts of the past."""
 MOST_NEW: Final = 2_000
 """The most jobs that come in one course."""
 _NONE: Final = -1
@@ -55,11 +59,19 @@ class Past:
     """When pods started that run, by pod, as they say."""
     following: Mapping[str, int] = field(default_factory=dict)
     """How many pods a batch Job makes one after the other in the place of each, by pod."""
+    grace_s: Mapping[str, float] = field(default_factory=dict)
+    """How long pods may take to stop, by pod, of those that say it."""
 
     def reach_s(self, now_s: float) -> float:
         """Return how far ahead new jobs are foreseen: as long as those before are known."""
         span_s = now_s - self.since_s
-        return span_s if self.came and span_s >= LEAST_SPAN_S else 0.0
+        if not self.came or span_s <= 0:
+            return 0.0
+        return span_s if span_s >= LEAST_SPAN_S or self._came_all_along(span_s) else 0.0
+
+    def _came_all_along(self, span_s: float) -> bool:
+        parts = {int(_PARTS * (job.at_s - self.since_s) / span_s) for job in self.came}
+        return len(self.came) >= _LEAST_CAME and len(parts) >= _LEAST_PARTS
 
     @property
     def count(self) -> int:
@@ -98,6 +110,8 @@ def past_of(
     notes = ((pod.key, pod.metadata.annotations.get(labels.RUN_SECONDS)) for pod in pods)
     declared = {key: text for key, text in notes if text is not None}
     begun = ((pod.key, _seconds_at(pod.status.start_time)) for pod in pods)
+    graces = ((pod.key, pod.spec.termination_grace_period_seconds) for pod in pods)
+    grace_s = {key: float(seconds) for key, seconds in graces if seconds is not None}
     following: dict[str, int] = {}
     for uid, of_owner in _grouped(pods, _owner_of).items():
         following.update(_following(of_owner, completions.get(uid, 0)))
@@ -110,7 +124,7 @@ def past_of(
     came.sort()
     since_s = came[0].at_s if came else now_s
     started_s = {key: at_s for key, at_s in begun if at_s is not None}
-    return Past(ended, came, since_s, declared, started_s, following)
+    return Past(ended, came, since_s, declared, started_s, following, grace_s)
 
 
 def _completions(objects: Iterable[object]) -> Iterator[tuple[str, int]]:

@@ -283,3 +283,32 @@ def test_a_job_that_waits_had_no_room_before_a_gang_was_ended_as_stale():
     assert (evicted(result), result.nominate_tasks.size) == (["g-0"], 1)
     assert {it.pod_group: it.reason for it in result.records}["default/waits"] == "NoRoom"
     assert violations(snapshot, result, rules, with_records=True) == []
+
+
+def test_a_gang_that_must_go_is_no_part_of_the_plan_of_another_job():
+    """A plan goes as a whole: one that the server refuses would hold the gang for ever."""
+    other = Job("other", "q", (Task("other-0", {"gpu": 1000}, state=R, node="n0"),), priority=5)
+    high = Job("high", "q", (Task("high-0", {"gpu": 1000}),), priority=90)
+    memory = Memory({"stalegang": {"default/g": NOW_S - 100}})
+    made = store(replace(gang(), priority=10), other, high, nodes=(2,))
+    result, _ = run(made, memory=memory, actions=default_policy().actions)
+    ((pod, action, beneficiary),) = [(it.pod, it.action, it.beneficiary) for it in result.evictions]
+    assert (pod, action, beneficiary) == ("default/g-0", "stalegang", ""), "nor does another pod go"
+
+
+@pytest.mark.parametrize("states", [(L,), (R, L), (L, L), (L, P)])
+def test_time_goes_on_while_a_plan_for_another_job_holds_the_gang(states):
+    """A plan that is dropped later takes nobody: the gang has been stale all the time."""
+    _, memory = run(store(gang(minimum=3, states=(R, R))))
+    _, memory = run(store(gang(minimum=3, states=states)), memory=memory, now_s=NOW_S + 30)
+    result, _ = run(store(gang(minimum=3, states=(R, R))), memory=memory, now_s=NOW_S + 60)
+    assert evicted(result) == ["g-0", "g-1"]
+
+
+def test_a_gang_that_has_left_has_its_grace_anew():
+    _, memory = run(store(gang(minimum=3, states=(R, R))))
+    for states in ((L, L), (P, P, P)):
+        _, memory = run(store(gang(minimum=3, states=states)), memory=memory, now_s=NOW_S + 30)
+    assert not memory.facts.get("stalegang.hopes")
+    result, memory = run(store(gang(minimum=3, states=(R, R))), memory=memory, now_s=NOW_S + 90)
+    assert (evicted(result), stamps(memory)) == ([], {"default/g": NOW_S + 90})

@@ -317,7 +317,7 @@ def test_when_a_job_may_start_is_told_with_its_assumptions(run, busy):
   when: in 30m if what is assumed holds
     assumed: run times: 1 job as declared; 1 job for ever, since no run that has ended is known
     assumed: no new jobs come: how often they do is not known
-    assumed: evicted jobs begin anew, 30 s later; nodes and past usage stay as they are
+    assumed: evicted jobs begin anew after their grace period; nodes and past usage stay as they are
 """
     )
     assert "when" not in run("why", "new", "-f", busy)[1]

@@ -13,20 +13,13 @@ def names(policy):
 
 
 def test_by_default_work_is_moved_after_it_is_taken():
-    ours = ["allocate", "reclaim", "preempt", "consolidate", "stalegang", "drain", "timelimit"]
+    ours = ["allocate", "stalegang", "drain", "timelimit", "reclaim", "preempt", "consolidate"]
     assert names(default_policy()) == ours
 
 
 def test_the_shard_of_kai_moves_before_it_takes():
     found = read_shard(SHARDS / "kai.yaml")
     policy, warnings = build_policy(found.shard, found.file)
-    assert names(policy) == [
-        "allocate",
-        "consolidate",
-        "reclaim",
-        "preempt",
-        "stalegang",
-        "drain",
-        "timelimit",
-    ]
+    kais = ["consolidate", "reclaim", "preempt", "stalegang"]
+    assert names(policy) == ["allocate", "drain", "timelimit", *kais]
     assert warnings == []

@@ -358,13 +358,8 @@ def test_an_action_can_be_switched_off():
     policy, _ = built(
         {"actions": {"allocate": {"enabled": False}, "stalegangeviction": {"enabled": False}}}
     )
-    assert [action.name for action in policy.actions] == [
-        "reclaim",
-        "preempt",
-        "consolidate",
-        "drain",
-        "timelimit",
-    ]
+    names = [action.name for action in policy.actions]
+    assert names == ["drain", "timelimit", "reclaim", "preempt", "consolidate"]
 
 
 def decided(policy):

@@ -212,6 +212,6 @@ def test_no_file_gives_anything_but_a_result_or_a_clear_error(document, seed):
 
 def test_every_field_of_the_file_is_documented(document):
     page = (Path(__file__).parents[3] / "docs" / "reference" / "snapshot-file.md").read_text()
-    documented = re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE)
+    documented = re.findall(r"^- `(\w+)`: ", page, re.MULTILINE)
     assert documented == [field.encode_name for field in msgspec.structs.fields(Recording)]
     assert document.keys() <= set(documented)

@@ -205,6 +205,22 @@ def test_what_came_within_a_minute_says_nothing_of_how_often_jobs_come():
     assert seen.assumptions[1] == "no new jobs come: how often they do is not known"
 
 
+@pytest.mark.parametrize(
+    ("gaps_s", "reach_s"),
+    [
+        ([12.0] * 10, 120.0),  # one in each tenth of two minutes
+        ([12.0] * 9, 0.0),  # nine jobs are too few
+        ([0.3] * 9 + [117.3], 0.0),  # applied at once, two minutes ago
+        ([0.3] * 6 + [30.0] * 3 + [14.1] * 2, 120.0),  # six at once, then in five more tenths
+    ],
+)
+def test_of_a_short_past_jobs_come_again_only_if_they_came_all_along(gaps_s, reach_s):
+    """``gaps_s`` has the time after each job until the next one, and after the last until now."""
+    at_s = NOW_S - np.cumsum(gaps_s[::-1])[::-1]
+    came = [NewJob(float(it), 0, 0, 1, 1, 50, True, 60.0) for it in at_s]
+    assert Past(came=came, since_s=came[0].at_s).reach_s(NOW_S) == pytest.approx(reach_s)
+
+
 BATCH = """
 apiVersion: batch/v1
 kind: Job
@@ -389,3 +405,19 @@ def test_jobs_that_are_foreseen_together_are_foreseen_as_alone(line):
     alone = {row: forecast(world, row, past) for row in rows}
     assert bands == {row: (it.earliest_s, it.latest_s, it.started) for row, it in alone.items()}
     assert len(set(bands.values())) > 4
+
+
+@pytest.mark.parametrize(
+    ("grace", "wait_s"), [("", 30.0), ("\n  terminationGracePeriodSeconds: 5", 5.0)]
+)
+def test_an_evicted_pod_holds_its_room_for_its_grace_period(grace, wait_s):
+    """Queue b deserves the whole node: a's job goes, and b's starts when it is gone."""
+    held = pod("a", "a", 8, 10_000).replace(": kaisched", f": kaisched\n  nodeName: n0{grace}")
+    text = NODE % "n0" + QUEUE % ("a", "", 0, -1) + QUEUE % ("b", "", 8, -1)
+    cluster = cluster_of(text + held + pod("b", "b", 8, 100))
+    cycle = next_cycle(cluster, cluster, POLICY, None, cluster.clock, Memory())
+    objects = load_text(text + held, "test").objects
+    world = world_of(cycle.result)
+    past = past_of(objects, world.snapshot, NOW_S, ("kaisched",))
+    job = world.snapshot.jobs.name.index("team/b")
+    assert forecast(world, job, past).median_s == wait_s
