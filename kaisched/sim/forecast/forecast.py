@@ -9,7 +9,7 @@ from typing import Final
 
 import numpy as np
 
-from kaisched.core.axis import FloatVec, IntVec, RowVec
+from kaisched.core.axis import BoolVec, FloatVec, IntVec, RowVec
 from kaisched.core.snapshot import Snapshot
 from kaisched.framework.report.result import CycleResult
 from kaisched.sim.arrivals import Chance
@@ -23,6 +23,8 @@ STEPS: Final = 200
 HORIZON_S: Final = 7 * DAY_S
 _SEED: Final = 20_170_904
 _EARLY, _MIDDLE, _LATE = 0.1, 0.5, 0.9
+_APART_S: Final = 1.0
+"""The pods of a job end within so long of each other; what is free first goes to smaller jobs."""
 _WORK: Final = 40_000_000
 """Rows that all cycles together may pass over: a bound in steps, the same on every machine."""
 _ROWS: Final = 5_000
@@ -116,9 +118,14 @@ def _foreseen(
 
 
 def _has_chance(world: World, times: RunTimes, past: Past) -> bool:
-    """Tell whether courses may differ: by new jobs, or by run times that are drawn."""
+    """Tell whether courses may differ: by new jobs, by run times, or by pods that end apart."""
     is_drawn = past.count > 0 and len(times.known()) < len(times.lives)
-    return is_drawn or past.reach_s(world.now_s) > 0
+    return is_drawn or past.reach_s(world.now_s) > 0 or _has_gangs(world.snapshot)
+
+
+def _has_gangs(snapshot: Snapshot) -> bool:
+    jobs = snapshot.jobs
+    return bool((jobs.active + jobs.pending > 1).any())
 
 
 def _course(world: World, past: Past, times: RunTimes, draw: int) -> Course:
@@ -130,6 +137,8 @@ def _course(world: World, past: Past, times: RunTimes, draw: int) -> Course:
     parts = chance.stream("run times", str(draw)).random(len(snapshot.jobs.name)).tolist()
     queues, of_pod = snapshot.jobs.queue_of_job.tolist(), snapshot.tasks.job_of_task
     declared_s = np.append(times.declared_s, np.repeat(*_run_times(new)))
+    later_s = _APART_S * chance.stream("ends", str(draw)).random(len(of_pod))
+    later_s[_alone(of_pod)] = 0.0
 
     def run_time(tasks: RowVec, ages_s: FloatVec) -> FloatVec:
         lengths_s: FloatVec = declared_s[tasks]
@@ -141,7 +150,7 @@ def _course(world: World, past: Past, times: RunTimes, draw: int) -> Course:
                 lengths = times.lengths(queues[job])
                 found[job, age_s] = lengths.draw(parts[job], age_s)
             lengths_s[at] = found[job, age_s]
-        return lengths_s
+        return lengths_s + later_s[tasks]
 
     names = snapshot.tasks.name[:before]
     following = [past.following.get(name, 0) for name in names]
@@ -154,6 +163,13 @@ def _course(world: World, past: Past, times: RunTimes, draw: int) -> Course:
         following=np.array(following, np.int64),
         grace_s=np.array(grace_s),
     )
+
+
+def _alone(job_of_task: RowVec) -> BoolVec:
+    """Return which pods ``(T,)`` are the only one of their job, or belong to none."""
+    pods = np.bincount(job_of_task[job_of_task >= 0], minlength=1)
+    alone: BoolVec = (job_of_task < 0) | (pods[job_of_task] <= 1)
+    return alone
 
 
 def _run_times(new: Sequence[NewJob]) -> tuple[FloatVec, IntVec]:
@@ -196,6 +212,8 @@ def _assumptions(snapshot: Snapshot, times: RunTimes, past: Past, now_s: float) 
         )
     else:
         lines.append("no new jobs come: how often they do is not known")
+    if _has_gangs(snapshot):
+        lines.append("the pods of a job end within a second of each other")
     lines.append(
         "evicted jobs begin anew after their grace period; nodes and past usage stay as they are"
     )
