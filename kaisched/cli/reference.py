@@ -5,6 +5,7 @@ They are made from the code; a test compares them with the files.
 
 from __future__ import annotations
 
+import json
 import re
 import sys
 from collections import Counter
@@ -13,9 +14,9 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any, Final
 
-import msgspec
 import typer
 
+from kaisched import __version__
 from kaisched.cli.app import COMMANDS, build_app
 from kaisched.config.loading import FILE_VARIABLE, leaves
 from kaisched.files import replace_file
@@ -225,7 +226,6 @@ def _option(param: Any) -> tuple[str, str]:
     return f"{names} ({getattr(default, 'value', default)})", meaning
 
 
-_AMOUNTS: Final[str] = msgspec.json.schema(api.Amounts)["description"]
 _API_INTRODUCTION: Final = f"""\
 `kaisched run --view` serves its last cycle under `{ROOT}`, on `127.0.0.1:8083` unless
 [`view.bindAddress` and `view.port`](settings.md) say otherwise. [The live
@@ -240,6 +240,9 @@ curl -sN localhost:8083{CHANGES}
 The version is in the path and in `schemaVersion`; within it, paths, parameters and fields are
 only ever added. Methods: GET and HEAD.
 
+[openapi.json](openapi.json) is the API as an OpenAPI 3.1 document; `components.schemas` has the
+fields of each document. Times are RFC 3339.
+
 """
 
 
@@ -252,22 +255,19 @@ def _api_lines() -> Iterator[str]:
     always = " and ".join(f"`{name}`" for name in ALWAYS)
     part = " and ".join(f"`{name}`" for name in _PART)
     yield from ("## Paths", "", f"Documents of a shard also take {always}, lists {part}.", "")
-    yield from ("| path | document | parameters |", "|---|---|---|")
+    yield from ("| path | what it answers: document | parameters |", "|---|---|---|")
     for it in ENDPOINTS:
         names = ", ".join(f"`{name}`" for name in it.parameters if name not in _PART)
-        kind = it.document.__name__
         shown = f"`{ROOT}{it.path}`"
-        yield f"| {shown} | {it.meaning} [{kind}](#{kind.lower()}) | {names} |"
+        yield f"| {shown} | {it.meaning} `{it.document.__name__}` | {names} |"
     words = ", ".join(f"`{name}`" for name in WHATIF_PARAMETERS)
     yield f"| `{WHATIF}` | {WHATIF_MEANING} | {words} |"
     yield f"| `{CHANGES}` | The stream of changes. | |"
-    yield f"| `{OPENAPI}` | This page as an OpenAPI 3.1 document. | |"
+    yield f"| `{OPENAPI}` | The OpenAPI document. | |"
     yield from ("", "## Parameters", "")
     for asked_for in PARAMETERS.values():
         values = _values(asked_for.schema)
         yield f"- `{asked_for.name}`{values and f' ({values})'}: {asked_for.meaning}"
-    yield from ("", "## Documents")
-    yield from _shapes()
 
 
 def _values(of: dict[str, Any]) -> str:
@@ -278,77 +278,19 @@ def _values(of: dict[str, Any]) -> str:
     return "" if of["type"] == "string" else str(of["type"])
 
 
-def _shapes() -> Iterator[str]:
-    shapes = [it.document for it in ENDPOINTS] + [api.Error]
-    _, found = msgspec.json.schema_components(dict.fromkeys(shapes), ref_template="#{name}")
-    yield from ("", "A field without a type is a string; times are RFC 3339. `?` may be null,")
-    yield "`[]` is a list, `{}` an object by name."
-    yield f"*Amounts*: {_AMOUNTS[0].lower()}{_AMOUNTS[1:]}"
-    heads: list[set[str]] = []
-    for said, kind in (("document of a shard", api.Document), ("list", api.Listed)):
-        yield from ("", f"Every {said} has these fields:")
-        shape = msgspec.json.schema(kind)["$defs"][kind.__name__]
-        yield from _fields(shape, set().union(*heads))
-        heads.append({it.encode_name for it in msgspec.structs.fields(kind)})
-    order = dict.fromkeys(it.__name__ for it in shapes)
-    for name in (*order, *sorted(found.keys() - order)):
-        there = found[name]["properties"].keys()
-        hidden = set().union(*(head for head in heads if head <= there))
-        (base,) = getattr(api, name).__bases__
-        said = found[name]["description"]
-        if base.__name__ in found:
-            hidden |= found[base.__name__]["properties"].keys()
-            said += f" A [{base.__name__}](#{base.__name__.lower()}) with:"
-        yield from ("", f"### {name}")
-        if name not in order or name == "Error":  # the others are said under the paths
-            yield from ("", said)
-        yield from _fields(found[name], hidden)
-
-
-def _fields(shape: dict[str, Any], hidden: set[str]) -> Iterator[str]:
-    """Yield the fields: a line for each that has a meaning, one line for the others."""
-    fields = [
-        (f"`{name}`{_suffix(of)}", of.get("description", "").replace(_AMOUNTS, ""))
-        for name, of in shape["properties"].items()
-        if name not in hidden
-    ]
-    yield ""
-    if plain := [named for named, meaning in fields if not meaning]:
-        yield f"- {', '.join(plain)}"
-    yield from (f"- {named}: {meaning}" for named, meaning in fields if meaning)
-
-
-def _suffix(of: dict[str, Any]) -> str:
-    """Return the type of a field behind its name; that of a text is left out."""
-    kind = _type(of)
-    return kind.removeprefix("string") if kind.startswith("string") else f" {kind}"
-
-
-def _type(of: dict[str, Any]) -> str:
-    if "$ref" in of:
-        name = of["$ref"].lstrip("#")
-        return f"[{name}](#{name.lower()})"
-    if "anyOf" in of:
-        kinds = [_type(it) for it in of["anyOf"] if it != {"type": "null"}]
-        return f"{' or '.join(kinds)}{'?' if len(kinds) < len(of['anyOf']) else ''}"
-    if "enum" in of:
-        names = "/".join(f"`{it}`" for it in of["enum"] if it is not None)
-        return f"{names}{'?' if None in of['enum'] else ''}"
-    if of.get("type") == "array":
-        return f"{_type(of['items'])}[]"
-    inner = of.get("additionalProperties")
-    if isinstance(inner, dict):
-        return f"{_type(inner)}{{}}".replace("number?{}", "amounts")
-    return str(of.get("type", "any"))
+def _openapi_file() -> str:
+    """Return docs/reference/openapi.json."""
+    return json.dumps(api.openapi(__version__), indent=1, ensure_ascii=False) + "\n"
 
 
 PAGES: Final[Mapping[str, Callable[[], str]]] = {
     "api.md": lambda: _page("The live view's API", *_api_lines()),
     "cli.md": cli_page,
     "metrics.md": metrics_page,
+    "openapi.json": _openapi_file,
     "settings.md": settings_page,
 }
-"""The generated pages, by file name."""
+"""The generated files, by name."""
 
 
 def main(folder: Path) -> None:
