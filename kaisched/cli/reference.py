@@ -130,6 +130,7 @@ def cli_page() -> str:
     shared = {row for row, count in counts.items() if count > _FEW and row[0].startswith("`-")}
     return _page(
         "Command line",
+        "What each command does, and its options; `kaisched COMMAND --help` says more.",
         "`--debug`, anywhere on the line, shows tracebacks; without it an error is one line.",
         "Tables have 80 columns unless the terminal says otherwise; names are never cut.",
         "`COLUMNS` and `NO_COLOR` are honoured. Rows have the same order in every run.",
@@ -193,12 +194,9 @@ def _command_lines(path: str, command: Any, shared: Container[tuple[str, str]]) 
         yield from ("", f"Shared: {said}.")
 
 
-_READ_AS: Final = re.compile(r"\s*The state is read as by `[^`]+`\.")
-"""Said once on the page, under the shared options."""
-
-
 def _help_lines(command: Any) -> Iterator[str]:
-    said = _READ_AS.sub("", (command.help or "").strip())
+    """Yield the first paragraph; ``--help`` has the others."""
+    said = (command.help or "").strip().partition("\n\n")[0]
     return (line.strip() for line in said.splitlines())
 
 
