@@ -133,8 +133,8 @@ def refusals_page():
         "[node pools](../explanation/node-pools.md) goes on at once.",
         "",
         "For each waiting job the same cycle runs once more on a copy with one thing changed, and",
-        "the record says whether the job would then start or be nominated. *Tried* names the kinds",
-        "of change; their numbers come from what stopped the job:",
+        "the record says whether the job would then start or be nominated. These are the kinds of",
+        "change; what stopped the job says which are tried, and with what numbers:",
         "",
         *(f"- `{kind.value}`: {meaning}" for kind, meaning in MEANINGS.items()),
         "",
@@ -167,10 +167,9 @@ def own_refusals():
 
 
 def listed(texts):
-    """Yield a line for each refusal: its name, what lifts it, its sentence, cure and trials."""
+    """Yield a line for each refusal: its name, what lifts it, its sentence and cure."""
     for text in texts:
-        tried = f" Tried: {', '.join(f'`{kind}`' for kind in text.tried)}." if text.tried else ""
-        yield f"- `{text.name}`{lifted(text)}: {text.sentence}. {text.cure}{tried}"
+        yield f"- `{text.name}`{lifted(text)}: {text.sentence}. {text.cure}"
 
 
 def lifted(text):
