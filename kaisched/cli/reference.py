@@ -30,6 +30,8 @@ _FEW: Final = 2
 """An option of more commands than this is told once, for all of them."""
 _LIKE_RUN: Final = "kaisched config show"
 """A command whose own options are those of ``kaisched run``, as its help says."""
+_RUN: Final = "kaisched run"
+"""A command whose own options set settings."""
 _STATE: Final = (
     "--filename",
     "--snapshot",
@@ -185,7 +187,9 @@ def _command_lines(path: str, command: Any, shared: Container[tuple[str, str]]) 
     yield from ("", f"## {path}", "", *_help_lines(command))
     rows = _options_of(command)
     own = [row for row in rows if row not in shared]
-    if own and path != _LIKE_RUN:
+    if path == _RUN:
+        yield from ("", f"Flags that set [settings](settings.md): {', '.join(it for it, _ in own)}.")
+    elif own and path != _LIKE_RUN:
         yield from ("", *map(_option_line, own))
     if others := [_long_name(names) for names, meaning in rows if (names, meaning) in shared]:
         if set(_STATE) <= set(others):
