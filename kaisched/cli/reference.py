@@ -68,10 +68,9 @@ def metrics_page() -> str:
         "Names in `_total` are counters, others gauges unless histograms; labels are in braces,",
         "`_pieces` are those of extended resources.",
         f"The label `queue` takes the names of the first {QUEUE_CAP} queues of the tree; `other`",
-        "is the sum of the rest. The label `queue_name` and the usage metrics have no such bound:",
-        "a queue left out there would lose its history. `kaisched_queue_evictions_total` has the",
-        f"first {PAIR_CAP} combinations of its labels, and `other` for both queues of further",
-        "ones. No metric names a pod or a pod group.",
+        "is the sum of the rest. The label `queue_name` and the usage metrics have no such bound.",
+        f"`kaisched_queue_evictions_total` has the first {PAIR_CAP} combinations of its labels, and",
+        "`other` for both queues of further ones.",
         "",
         *(_metric_line(list(family)) for _, family in families),
     )

@@ -126,7 +126,7 @@ def page():
         *rows_of(Session),
     ]
     for name, cls in TABLES.items():
-        doc = plain(inspect.getdoc(cls))
+        doc = plain(inspect.getdoc(cls)).partition(" Attributes:")[0]
         lines += ["", f"## {name}", "", doc, "", *rows_of(cls, doc)]
     return "\n".join(lines) + "\n"
 
