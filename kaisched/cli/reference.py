@@ -69,8 +69,8 @@ def metrics_page() -> str:
         "`_pieces` are those of extended resources.",
         f"The label `queue` takes the names of the first {QUEUE_CAP} queues of the tree; `other`",
         "is the sum of the rest. The label `queue_name` and the usage metrics have no such bound.",
-        f"`kaisched_queue_evictions_total` has the first {PAIR_CAP} combinations of its labels, and",
-        "`other` for both queues of further ones.",
+        f"`kaisched_queue_evictions_total` has the first {PAIR_CAP} combinations of its labels,",
+        "and `other` for both queues of further ones.",
         "",
         *(_metric_line(list(family)) for _, family in families),
     )
@@ -187,7 +187,8 @@ def _command_lines(path: str, command: Any, shared: Container[tuple[str, str]]) 
     rows = _options_of(command)
     own = [row for row in rows if row not in shared]
     if path == _RUN:
-        yield from ("", f"Flags that set [settings](settings.md): {', '.join(it for it, _ in own)}.")
+        flags = ", ".join(names for names, _ in own)
+        yield from ("", f"Flags that set [settings](settings.md): {flags}.")
     elif own and path != _LIKE_RUN:
         yield from ("", *map(_option_line, own))
     if others := [_long_name(names) for names, meaning in rows if (names, meaning) in shared]:
