@@ -5,6 +5,7 @@ They are made from the code; a test compares them with the files.
 
 from __future__ import annotations
 
+import json
 import re
 import sys
 from collections import Counter
@@ -13,9 +14,9 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any, Final
 
-import msgspec
 import typer
 
+from kaisched import __version__
 from kaisched.cli.app import COMMANDS, build_app
 from kaisched.config.loading import FILE_VARIABLE, leaves
 from kaisched.files import replace_file
@@ -29,6 +30,8 @@ _FEW: Final = 2
 """An option of more commands than this is told once, for all of them."""
 _LIKE_RUN: Final = "kaisched config show"
 """A command whose own options are those of ``kaisched run``, as its help says."""
+_RUN: Final = "kaisched run"
+"""A command whose own options set settings."""
 _STATE: Final = (
     "--filename",
     "--snapshot",
@@ -65,10 +68,9 @@ def metrics_page() -> str:
         "Names in `_total` are counters, others gauges unless histograms; labels are in braces,",
         "`_pieces` are those of extended resources.",
         f"The label `queue` takes the names of the first {QUEUE_CAP} queues of the tree; `other`",
-        "is the sum of the rest. The label `queue_name` and the usage metrics have no such bound:",
-        "a queue left out there would lose its history. `kaisched_queue_evictions_total` has the",
-        f"first {PAIR_CAP} combinations of its labels, and `other` for both queues of further",
-        "ones. No metric names a pod or a pod group.",
+        "is the sum of the rest. The label `queue_name` and the usage metrics have no such bound.",
+        f"`kaisched_queue_evictions_total` has the first {PAIR_CAP} combinations of its labels,",
+        "and `other` for both queues of further ones.",
         "",
         *(_metric_line(list(family)) for _, family in families),
     )
@@ -129,6 +131,7 @@ def cli_page() -> str:
     shared = {row for row, count in counts.items() if count > _FEW and row[0].startswith("`-")}
     return _page(
         "Command line",
+        "What each command does, and its options; `kaisched COMMAND --help` says more.",
         "`--debug`, anywhere on the line, shows tracebacks; without it an error is one line.",
         "Tables have 80 columns unless the terminal says otherwise; names are never cut.",
         "`COLUMNS` and `NO_COLOR` are honoured. Rows have the same order in every run.",
@@ -151,7 +154,8 @@ def cli_page() -> str:
         "",
         "In brackets are defaults.",
         f"A command names those that it has. *State* is {', '.join(f'`{it}`' for it in _STATE)}.",
-        "Without them the state is read as by `kaisched why`, or for `whatif` from the kubeconfig.",
+        "Without them the state is read as by [`kaisched",
+        "why`](../how-to/why-is-my-job-pending.md), or for `whatif` from the kubeconfig.",
         "",
         *(_option_line(row) for row in counts if row in shared),
         *(line for path, command in commands for line in _command_lines(path, command, shared)),
@@ -183,7 +187,10 @@ def _command_lines(path: str, command: Any, shared: Container[tuple[str, str]]) 
     yield from ("", f"## {path}", "", *_help_lines(command))
     rows = _options_of(command)
     own = [row for row in rows if row not in shared]
-    if own and path != _LIKE_RUN:
+    if path == _RUN:
+        flags = ", ".join(names for names, _ in own)
+        yield from ("", f"Flags that set [settings](settings.md): {flags}.")
+    elif own and path != _LIKE_RUN:
         yield from ("", *map(_option_line, own))
     if others := [_long_name(names) for names, meaning in rows if (names, meaning) in shared]:
         if set(_STATE) <= set(others):
@@ -192,12 +199,9 @@ def _command_lines(path: str, command: Any, shared: Container[tuple[str, str]]) 
         yield from ("", f"Shared: {said}.")
 
 
-_READ_AS: Final = re.compile(r"\s*The state is read as by `[^`]+`\.")
-"""Said once on the page, under the shared options."""
-
-
 def _help_lines(command: Any) -> Iterator[str]:
-    said = _READ_AS.sub("", (command.help or "").strip())
+    """Yield the first paragraph; ``--help`` has the others."""
+    said = (command.help or "").strip().partition("\n\n")[0]
     return (line.strip() for line in said.splitlines())
 
 
@@ -225,7 +229,6 @@ def _option(param: Any) -> tuple[str, str]:
     return f"{names} ({getattr(default, 'value', default)})", meaning
 
 
-_AMOUNTS: Final[str] = msgspec.json.schema(api.Amounts)["description"]
 _API_INTRODUCTION: Final = f"""\
 `kaisched run --view` serves its last cycle under `{ROOT}`, on `127.0.0.1:8083` unless
 [`view.bindAddress` and `view.port`](settings.md) say otherwise. [The live
@@ -240,6 +243,9 @@ curl -sN localhost:8083{CHANGES}
 The version is in the path and in `schemaVersion`; within it, paths, parameters and fields are
 only ever added. Methods: GET and HEAD.
 
+[openapi.json](openapi.json) is the API as an OpenAPI 3.1 document; `components.schemas` has the
+fields of each document. Times are RFC 3339.
+
 """
 
 
@@ -252,22 +258,19 @@ def _api_lines() -> Iterator[str]:
     always = " and ".join(f"`{name}`" for name in ALWAYS)
     part = " and ".join(f"`{name}`" for name in _PART)
     yield from ("## Paths", "", f"Documents of a shard also take {always}, lists {part}.", "")
-    yield from ("| path | document | parameters |", "|---|---|---|")
+    yield from ("| path | what it answers: document | parameters |", "|---|---|---|")
     for it in ENDPOINTS:
         names = ", ".join(f"`{name}`" for name in it.parameters if name not in _PART)
-        kind = it.document.__name__
         shown = f"`{ROOT}{it.path}`"
-        yield f"| {shown} | {it.meaning} [{kind}](#{kind.lower()}) | {names} |"
+        yield f"| {shown} | {it.meaning} `{it.document.__name__}` | {names} |"
     words = ", ".join(f"`{name}`" for name in WHATIF_PARAMETERS)
     yield f"| `{WHATIF}` | {WHATIF_MEANING} | {words} |"
     yield f"| `{CHANGES}` | The stream of changes. | |"
-    yield f"| `{OPENAPI}` | This page as an OpenAPI 3.1 document. | |"
+    yield f"| `{OPENAPI}` | The OpenAPI document. | |"
     yield from ("", "## Parameters", "")
     for asked_for in PARAMETERS.values():
         values = _values(asked_for.schema)
         yield f"- `{asked_for.name}`{values and f' ({values})'}: {asked_for.meaning}"
-    yield from ("", "## Documents")
-    yield from _shapes()
 
 
 def _values(of: dict[str, Any]) -> str:
@@ -278,77 +281,19 @@ def _values(of: dict[str, Any]) -> str:
     return "" if of["type"] == "string" else str(of["type"])
 
 
-def _shapes() -> Iterator[str]:
-    shapes = [it.document for it in ENDPOINTS] + [api.Error]
-    _, found = msgspec.json.schema_components(dict.fromkeys(shapes), ref_template="#{name}")
-    yield from ("", "A field without a type is a string; times are RFC 3339. `?` may be null,")
-    yield "`[]` is a list, `{}` an object by name."
-    yield f"*Amounts*: {_AMOUNTS[0].lower()}{_AMOUNTS[1:]}"
-    heads: list[set[str]] = []
-    for said, kind in (("document of a shard", api.Document), ("list", api.Listed)):
-        yield from ("", f"Every {said} has these fields:")
-        shape = msgspec.json.schema(kind)["$defs"][kind.__name__]
-        yield from _fields(shape, set().union(*heads))
-        heads.append({it.encode_name for it in msgspec.structs.fields(kind)})
-    order = dict.fromkeys(it.__name__ for it in shapes)
-    for name in (*order, *sorted(found.keys() - order)):
-        there = found[name]["properties"].keys()
-        hidden = set().union(*(head for head in heads if head <= there))
-        (base,) = getattr(api, name).__bases__
-        said = found[name]["description"]
-        if base.__name__ in found:
-            hidden |= found[base.__name__]["properties"].keys()
-            said += f" A [{base.__name__}](#{base.__name__.lower()}) with:"
-        yield from ("", f"### {name}")
-        if name not in order or name == "Error":  # the others are said under the paths
-            yield from ("", said)
-        yield from _fields(found[name], hidden)
-
-
-def _fields(shape: dict[str, Any], hidden: set[str]) -> Iterator[str]:
-    """Yield the fields: a line for each that has a meaning, one line for the others."""
-    fields = [
-        (f"`{name}`{_suffix(of)}", of.get("description", "").replace(_AMOUNTS, ""))
-        for name, of in shape["properties"].items()
-        if name not in hidden
-    ]
-    yield ""
-    if plain := [named for named, meaning in fields if not meaning]:
-        yield f"- {', '.join(plain)}"
-    yield from (f"- {named}: {meaning}" for named, meaning in fields if meaning)
-
-
-def _suffix(of: dict[str, Any]) -> str:
-    """Return the type of a field behind its name; that of a text is left out."""
-    kind = _type(of)
-    return kind.removeprefix("string") if kind.startswith("string") else f" {kind}"
-
-
-def _type(of: dict[str, Any]) -> str:
-    if "$ref" in of:
-        name = of["$ref"].lstrip("#")
-        return f"[{name}](#{name.lower()})"
-    if "anyOf" in of:
-        kinds = [_type(it) for it in of["anyOf"] if it != {"type": "null"}]
-        return f"{' or '.join(kinds)}{'?' if len(kinds) < len(of['anyOf']) else ''}"
-    if "enum" in of:
-        names = "/".join(f"`{it}`" for it in of["enum"] if it is not None)
-        return f"{names}{'?' if None in of['enum'] else ''}"
-    if of.get("type") == "array":
-        return f"{_type(of['items'])}[]"
-    inner = of.get("additionalProperties")
-    if isinstance(inner, dict):
-        return f"{_type(inner)}{{}}".replace("number?{}", "amounts")
-    return str(of.get("type", "any"))
+def _openapi_file() -> str:
+    """Return docs/reference/openapi.json."""
+    return json.dumps(api.openapi(__version__), indent=1, ensure_ascii=False) + "\n"
 
 
 PAGES: Final[Mapping[str, Callable[[], str]]] = {
     "api.md": lambda: _page("The live view's API", *_api_lines()),
     "cli.md": cli_page,
     "metrics.md": metrics_page,
+    "openapi.json": _openapi_file,
     "settings.md": settings_page,
 }
-"""The generated pages, by file name."""
+"""The generated files, by name."""
 
 
 def main(folder: Path) -> None:

@@ -86,7 +86,7 @@ class ResourceAxis:
 
     @cached_property
     def unit(self) -> IntVec:
-        """``(R,)``: the grain of the division: a whole GPU, and one base unit of all else."""
+        """``(R,)`` the grain of the division: a whole GPU, and one base unit of all else."""
         unit = np.ones(len(self.names), np.int64)
         unit[GPU] = GPU_UNIT
         unit.setflags(write=False)

@@ -331,7 +331,7 @@ class JobTable:
     is_preemptible: BoolVec
     created_s: FloatVec
     refusal: NDArray[np.int16]
-    """Non-zero: the job is never tried, for this reason."""
+    """Why the job is never tried; 0 where it is tried."""
     first_task: RowVec
     """First task row; ``tasks`` has them all, which need not be together."""
     first_podset: RowVec

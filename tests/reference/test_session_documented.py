@@ -44,8 +44,12 @@ TABLES = {
     "session.usage": Usage,
 }
 
-FIRST = re.compile(r"(?<=[^.]\.) (?=[A-Z`(])")
-"""Where the first sentence of a docstring ends."""
+PHRASE = re.compile(
+    r"(?:\([^()]*(?:\([^()]*\)[^()]*)*\)|`[^`]*`|[^;:.(`]|\.\.+|[.:](?! |$))+?"
+    r"(?=,? as of now|,? (?:as|when) the cycle began|, (?:by|for|in order|including|old|see|such) "
+    r"|[;:.](?: |$)|$)"
+)
+"""What a docstring says first: up to a stop, or what only says more about it."""
 PROPERTIES = {"property", "cached_property", "functools.cached_property", "lazy"}
 
 
@@ -80,15 +84,19 @@ def shown(kind):
     return kind.replace(" | None", "?")
 
 
+def phrase(name, doc):
+    """Return what a docstring says first; nothing where the name says it."""
+    found = PHRASE.match(doc)
+    first = re.sub(r"^(?:Return|Yield|Whether|Tell whether|The) ", "", found[0]) if found else doc
+    return "" if first.lower().startswith(f"{name} of each ") else first
+
+
 def rows_of(cls, said=""):
     """Yield a line for what a class offers, and one of names that say all themselves.
 
     Names that the text above has said are left out.
     """
-    rows = [
-        (name, shown(kind), doc if cls is Session else FIRST.split(doc)[0])
-        for name, kind, doc in names_of(cls)
-    ]
+    rows = [(name, shown(kind), phrase(name, doc)) for name, kind, doc in names_of(cls)]
     yield from (f"- `{name}: {kind}`: {doc}" for name, kind, doc in rows if doc)
     names = [
         f"`{name}: {kind}`" for name, kind, doc in rows if not doc and f" {name}: " not in said
@@ -109,14 +117,16 @@ def page():
         "The first argument of every question is a `kaisched.Session`. Plugins may use these names",
         "of it: the kit of `kaisched.testing` fails a plugin that asks for another.",
         "Letters: `N` nodes, `Q` queues, `J` jobs, `P` pod sets, `T` tasks, `S` shapes,",
-        "`R` resources, `K` rows asked about; `?` or None. Amounts are int64 in base units, a row",
-        "a resource.",
-        "Under a heading below, a meaning is the first sentence of a docstring.",
+        "`R` resources, `K` rows asked about; `?` or None, -1 no row. Amounts are int64 in base",
+        "units, a row a resource.",
+        "Tables have what is so as the cycle begins, names with `_now` what is so after its moves.",
+        "The docstrings in the code say more. A plugin that is asked about filters, bounds or",
+        "scores must not call `places` and the like, which ask plugins.",
         "",
         *rows_of(Session),
     ]
     for name, cls in TABLES.items():
-        doc = plain(inspect.getdoc(cls))
+        doc = plain(inspect.getdoc(cls)).partition(" Attributes:")[0]
         lines += ["", f"## {name}", "", doc, "", *rows_of(cls, doc)]
     return "\n".join(lines) + "\n"
 
