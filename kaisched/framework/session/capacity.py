@@ -58,10 +58,10 @@ class Capacity:
 
     __slots__ = (
         "_asked",
+        "_by_shape",
         "_has_releasing",
         "_is_own",
         "_request",
-        "_rooms",
         "idle",
         "releasing",
         "touched",
@@ -83,8 +83,8 @@ class Capacity:
         self.touched = []
         self._request = snapshot.shapes.request
         self._asked: dict[int, list[tuple[int, int]]] = {}
-        self._rooms: dict[int, tuple[int, IntVec]] = {}
-        """By shape: how many changes were seen, and the room of all nodes by amounts."""
+        self._by_shape: dict[int, tuple[int, IntVec]] = {}
+        """How many changes were seen, and the free capacity of all nodes by amounts."""
         self._is_own = False
         self._has_releasing: bool | None = None
 
@@ -199,18 +199,18 @@ class Capacity:
 
         Of several pods that are placed one after the other, each asks anew.
         """
-        known = self._rooms.get(shape)
+        known = self._by_shape.get(shape)
         rows = None if known is None else set(self.touched[known[0] :])
         asked = self.asked(shape)
         if known is None or rows is None or len(rows) > _FEW or not asked:
-            if len(self._rooms) >= _MOST_KEPT:
-                self._rooms.clear()
+            if len(self._by_shape) >= _MOST_KEPT:
+                self._by_shape.clear()
             room = room_of(self.free(), self._request[:, shape])
         else:
             room = known[1]
             for node in rows:
                 room[node] = self.on(node).pods(asked)
-        self._rooms[shape] = len(self.touched), room
+        self._by_shape[shape] = len(self.touched), room
         return room
 
     def fits(self, shape: int, node: int) -> bool:

@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     Fold = Callable[[RowVec, RowVec, RowVec, BoolVec, FloatVec], FloatVec]
 
 _FAIR_TREE = "session.fairTree"
-_EVICTABLE = "places.evictable"
+_EVICTABLE = "capacity.evictable"
 HOST_ONLY: Final = frozenset(
     {
         "action",
@@ -381,7 +381,7 @@ class Session:
         None fits outside the set of nodes that is tried now. Asks other plugins: not to be called
         by a plugin that is asked about filters, bounds or scores.
         """
-        plan, room, _, _ = self.placement.vacancy(shape)
+        plan, room, _, _ = self.placement.free_capacity(shape)
         if plan.one_of is None:
             return room
         # Pods that share a claim fit on one node only; each counts as if it were that one.
