@@ -87,7 +87,7 @@ class StateStore:
         self.ours = Ours(*whose, has_shares, sharing, has_tenants=checks_queues)
         self.rows = RowStore(extended)
         self.pods = KnownPods()
-        self.pools = PoolBook(self.ours, owners or SharedOwners().seat(node_pool))
+        self.pools = PoolBook(self.ours, owners or SharedOwners().for_shard(node_pool))
         self.members = Members(
             self.rows,
             self.pods,
@@ -495,10 +495,10 @@ class StateStore:
             for job in book.news():
                 self._review(job)
             self.look_again(book.take_moved())
-        for job in book.guests.review():
+        for job in book.named_queues.review():
             rows.touch()
             self.members.refresh(job)
-        why_not = book.guests.why_not()
+        why_not = book.named_queues.why_not()
         if why_not is not None and rows.queues.tell(why_not):
             rows.touch()
         for queue in book.missing_queues():

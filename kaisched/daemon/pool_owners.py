@@ -1,4 +1,4 @@
-"""Owners of jobs with lists of pools: in memory, or marked on pods where other processes serve."""
+"""Owners of jobs with lists of pools: in memory, or in pool conditions if others serve too."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class PoolOwners:
         self._served = {**dict.fromkeys(self.shard_of_pool, True), **ours}
 
     @property
-    def is_marking(self) -> bool:
+    def uses_conditions(self) -> bool:
         """Whether other processes serve pools too."""
         return bool(self.shard_of_pool)
 
@@ -57,14 +57,14 @@ class PoolOwners:
 
         Args:
             spec: the shard.
-            put: writes a mark.
+            put: writes a pool condition.
             wake: starts its next cycle.
 
         """
         pool = spec.partition_label_value
-        if self.is_marking:
+        if self.uses_conditions:
             return OwnersByCondition(pool, self._served, put)
-        return self._shared.seat(pool, admits_all=spec.admits_all_projects, wake=wake)
+        return self._shared.for_shard(pool, admits_all=spec.admits_all_projects, wake=wake)
 
 
 class LostPools:

@@ -117,14 +117,14 @@ class ShardLeader:
     def _owners_among(self, owners: PoolOwners, spec: ShardSpec) -> Owners:
         return owners.of(
             spec,
-            put=self._put_mark,
+            put=self._put_condition,
             wake=lambda: self.cluster.wake(),  # noqa: PLW0108 - the cluster is made later
         )
 
-    def _put_mark(self, mark: PoolCondition) -> None:
-        marked = self.cluster.store.pools.owners
-        assert isinstance(marked, OwnersByCondition)
-        self.cluster.put_pool_condition(mark, marked.settled)
+    def _put_condition(self, condition: PoolCondition) -> None:
+        owners = self.cluster.store.pools.owners
+        assert isinstance(owners, OwnersByCondition)
+        self.cluster.put_pool_condition(condition, owners.settled)
 
     @property
     def has_share_claims(self) -> bool:

@@ -34,7 +34,7 @@ from kaisched.cluster.kubernetes.pods import (
     News,
     Note,
     PoolConditionWrite,
-    StaleMarks,
+    StaleConditions,
     StatusPatch,
     Writers,
     later_leader,
@@ -114,7 +114,9 @@ class KubernetesCluster:
         self._protected: dict[tuple[str, str], float] = {}
         self._plans, self._backends = Plans(), (VolumeBackend(), *backends)
         self._evictor = Evictor(self._writers, self._protect, store.ours.has_tenants)
-        self._marks = StaleMarks(self._writers, lambda work: queue.put(NOMINATE, work))
+        self._stale_conditions = StaleConditions(
+            self._writers, lambda work: queue.put(NOMINATE, work)
+        )
         self._nominated: dict[str, str] = {}  # by the last cycle, and not by a plan
         self._observed: set[tuple[str, str, str]] = set()
         self._filter, self._reads, self._store_lock = ChangeFilter(), Reads(), threading.Lock()
@@ -324,10 +326,10 @@ class KubernetesCluster:
         return isinstance(book.owners, OwnersByCondition) and book.job_of(bind.pod) != ""
 
     def put_pool_condition(
-        self, mark: PoolCondition, settled: Callable[[PoolCondition], None]
+        self, condition: PoolCondition, settled: Callable[[PoolCondition], None]
     ) -> None:
         """Write in which node pool a job is."""
-        self._queue.put(NOMINATE, PoolConditionWrite(self._writers, mark, settled))
+        self._queue.put(NOMINATE, PoolConditionWrite(self._writers, condition, settled))
 
     def _evict(self, evictions: Sequence[Evict], nominations: Sequence[Nominate]) -> None:
         """Start a plan for each claim; evictions without a beneficiary are planned job by job."""
@@ -351,7 +353,7 @@ class KubernetesCluster:
         """Write the facts of actions that a later leader needs; after each cycle."""
         if not self._is_observing:
             stale = {**facts.get(HOPES, {}), **facts.get(STALE_GANGS, {})}
-            self._marks.after(self.store, stale, self._clock.now_s())
+            self._stale_conditions.after(self.store, stale, self._clock.now_s())
 
     def _put_eviction(self, work: EvictWork, is_prepared: bool) -> None:
         self._queue.put(EVICT if is_prepared else PREPARE, work)

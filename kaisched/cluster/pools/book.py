@@ -79,7 +79,7 @@ def is_lost(metas: Sequence[ObjectMeta]) -> bool:
 
 def sign_of(pod: PodRow) -> tuple[object, ...]:
     """Return what of a pod says whose its job is."""
-    return pod.state, pod.node, pod.mark
+    return pod.state, pod.node, pod.pool_condition
 
 
 Said = tuple[tuple[str, ...], str]
@@ -197,10 +197,10 @@ class Whereabouts:
             self.changes[self.pool_of_node[left]] += 1
 
 
-class Guests:
+class NamedQueues:
     """Which queue of our pool counts for the queue that a job names: that of its project here.
 
-    A job that names a queue of ours is no guest, and costs three look-ups.
+    A job that names a queue of ours needs none of this, and costs three look-ups.
     """
 
     def __init__(self, projects: Projects, owners: Owners, pool: str) -> None:
@@ -321,7 +321,7 @@ class PoolBook:
         self._open: dict[tuple[tuple[str, ...], str], list[str]] = {}
         """The open pools of each list and queue, as the queues and shards were then."""
         self._open_then: tuple[object, ...] = ()
-        self.guests = Guests(self.projects, owners, self.pool)
+        self.named_queues = NamedQueues(self.projects, owners, self.pool)
         self.jobs: dict[str, Listed] = {}
         self.impatient: set[str] = set()
         """Jobs that may evict here all the same: they were refused in all their pools."""
@@ -375,11 +375,11 @@ class PoolBook:
         """Return the queues to make up for jobs of ours whose project has none here."""
         if not self.owners.served.get(self.pool):
             return []
-        guests = self.guests.made_up()
+        made_up = self.named_queues.made_up()
         names = {it.queue for job, it in self.jobs.items() if self.is_mine(job)}
         lacking = [name for name in sorted(names) if not self.projects.queue_in(self.pool, name)]
         rows = (row for name in lacking for row in self.projects.made_up(self.pool, name))
-        return [*rows, *guests]
+        return [*rows, *made_up]
 
     # -- pods and groups -------------------------------------------------------------------------
 
@@ -532,9 +532,9 @@ class PoolBook:
         """Return a job as it is in this pool: with the queue of its project here."""
         listed = self.jobs.get(job)
         if listed is None:
-            queue = self.guests.queue_for(job, spec.queue)
+            queue = self.named_queues.queue_for(job, spec.queue)
             return spec if queue == spec.queue else replace(spec, queue=queue)
-        queue = self.guests.queue_for_listed(job, spec.queue)
+        queue = self.named_queues.queue_for_listed(job, spec.queue)
         timing = spec.timing
         if self.is_idle_first and job not in self.impatient:
             timing = replace(timing, preemption_delay_s=math.inf)
