@@ -190,10 +190,10 @@ class EmbeddedClaims:
                 self._put(replace(claim, status=status))
 
     def _of(self, pod: Pod) -> Iterator[ResourceClaim]:
-        special = (
+        generated = (
             f"{pod.metadata.namespace}/{generated_name(pod.name, pod.metadata.uid or pod.key)}"
         )
-        if (claim := self._stores[0].device_claims.claim(special)) is not None:
+        if (claim := self._stores[0].device_claims.claim(generated)) is not None:
             yield claim
         made = {it.name: it.resource_claim_name for it in pod.status.resource_claim_statuses}
         for ref in pod.spec.resource_claims:

@@ -29,11 +29,11 @@ class GeneratedSpec(NamedTuple):
     mappings: tuple[Mapped, ...]
 
 
-class Draft(NamedTuple):
+class GeneratedClaim(NamedTuple):
     """A claim that no server has yet."""
 
     claim: ResourceClaim
-    generated: GeneratedSpec
+    content: GeneratedSpec
 
 
 PodId = tuple[str, str]
@@ -49,7 +49,7 @@ class Wanted(NamedTuple):
     allocation: ClaimAllocation | None
     is_new: bool = False
     """Whether the allocation is to be written; else the claim has it already."""
-    draft: Draft | None = None
+    generated: GeneratedClaim | None = None
     """The claim that is to be made first."""
 
 

@@ -346,7 +346,7 @@ _REASON: Final = "PassedOn"
 
 @dataclass(slots=True)
 class PoolConditionWrite:
-    """The write of one pool condition; it has no effect if the pod has changed since it was seen."""
+    """The write of one pool condition; it has no effect if the pod has changed since."""
 
     writers: Writers
     condition: PoolCondition
