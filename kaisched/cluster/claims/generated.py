@@ -189,7 +189,7 @@ class GeneratedClaims:
         self._offered: set[str] = set()
         """Resources that nodes offer without claims."""
         self._kept: set[str] = set()
-        """Claims of pods that have a node and no claim at the server: they may get one elsewhere."""
+        """Claims of pods that have a node and none at the server: they may get one elsewhere."""
         self._looked_at: tuple[object, ...] = ()
         """What there was when the bridged resource was looked for."""
 
@@ -362,7 +362,7 @@ class GeneratedClaims:
     def settle(self, sent: SentClaims, doubtful: list[str]) -> list[str]:
         """Forget allocations of claims that were to be made, where their binds came to nothing.
 
-        Return the unwritten claims that nothing is on its way for; none of them stays among the doubtful.
+        Return the unwritten ones that nothing is on its way for; none of them stays doubtful.
         """
         for key in [it for it in doubtful if it in self.unwritten]:
             doubtful.remove(key)

@@ -29,7 +29,7 @@ from kaisched.cluster.kubernetes.evictor import EvictionPlan, Evictor, EvictWork
 from kaisched.cluster.kubernetes.kueue import KueueTranslator
 from kaisched.cluster.kubernetes.leader_election import Leadership
 from kaisched.cluster.kubernetes.pods import (
-    HOPES,
+    MAY_RECOVER,
     STALE_GANGS,
     News,
     Note,
@@ -352,7 +352,7 @@ class KubernetesCluster:
     def remember(self, facts: Mapping[str, Any]) -> None:
         """Write the facts of actions that a later leader needs; after each cycle."""
         if not self._is_observing:
-            stale = {**facts.get(HOPES, {}), **facts.get(STALE_GANGS, {})}
+            stale = {**facts.get(MAY_RECOVER, {}), **facts.get(STALE_GANGS, {})}
             self._stale_conditions.after(self.store, stale, self._clock.now_s())
 
     def _put_eviction(self, work: EvictWork, is_prepared: bool) -> None:

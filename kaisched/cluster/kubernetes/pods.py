@@ -278,7 +278,7 @@ class StatusPatch:
 # write.
 
 STALE_GANGS: Final = "stalegang"
-HOPES: Final = "stalegang.hopes"
+MAY_RECOVER: Final = "stalegang.hopes"
 """Facts of the action ``stalegang``: since when jobs are stale, also those that may recover."""
 AGAIN_S: Final = 5.0
 """A condition that does not show by then is written again."""
