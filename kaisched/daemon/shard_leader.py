@@ -30,7 +30,7 @@ from kaisched.daemon.pool_owners import lose
 from kaisched.daemon.recordings import Recordings
 from kaisched.framework.advice.standing import StandingAdvice
 from kaisched.objects.labels import pool_name
-from kaisched.telemetry.metrics import OUTBOXES, AdapterState, CycleCollector, Durations
+from kaisched.telemetry.metrics import WRITE_QUEUES, AdapterState, CycleCollector, Durations
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -104,7 +104,10 @@ class ShardLeader:
         self.comparison, self._advice = Comparison(), StandingAdvice()
         self._renew_s, self._end = settings.leader_election.renew_deadline, threading.Event()
         self.view = publisher_of(settings, found.shard, self._advice)
-        self._outbox, self._reports = _outbox(settings, self.leadership), ReportQueue(WEIGHTS)
+        self._write_queue, self._reports = (
+            _write_queue(settings, self.leadership),
+            ReportQueue(WEIGHTS),
+        )
         self.cluster = self._cluster(settings, client, found, clock, why_stale, owners)
         self._pool_turns = pool_turns(self.cluster.store, found.shard)
         self._reporter = self._reporter_of(settings, client, found, clock)
@@ -217,7 +220,7 @@ class ShardLeader:
         cluster = KubernetesCluster(
             client.hurried(_write_s(settings)),
             self.leadership,
-            self._outbox,
+            self._write_queue,
             clock,
             StateStore(
                 settings.scheduler_names,
@@ -291,7 +294,7 @@ class ShardLeader:
 
         """
         sent_s = self.leadership.term.until_s - self._renew_s
-        boxes: tuple[WriteQueue | ReportQueue, ...] = (self._outbox, self._reports)
+        queues: tuple[WriteQueue | ReportQueue, ...] = (self._write_queue, self._reports)
         return AdapterState(
             is_leading=self.is_leading and (self._is_observing or self.leadership.is_held()),
             lease_age_s=max(monotonic_s() - sent_s, 0.0),
@@ -299,7 +302,8 @@ class ShardLeader:
             watches=watches,
             news=self.cluster.waiting,
             waiting={
-                name: (box.waiting, box.oldest_s) for name, box in zip(OUTBOXES, boxes, strict=True)
+                name: (queue.waiting, queue.oldest_s)
+                for name, queue in zip(WRITE_QUEUES, queues, strict=True)
             },
             writes=self.cluster.counts.read(),
             requests=requests,
@@ -317,7 +321,7 @@ class ShardLeader:
         if self._usage is not None:
             self._usage.close()
         self._writers.close()
-        self._outbox.close(PATIENCE_S)
+        self._write_queue.close(PATIENCE_S)
         if self._candidate is not None:
             self._candidate.stop()
         self.leadership.end()
@@ -376,8 +380,8 @@ def _write_s(settings: SchedulerConfiguration) -> float:
     return min(settings.kubernetes.request_timeout, settings.leader_election.renew_deadline / 3)
 
 
-def _outbox(settings: SchedulerConfiguration, leadership: Leadership) -> WriteQueue:
-    """Make the outbox of decisions; reports have their own, so they cannot delay decisions."""
+def _write_queue(settings: SchedulerConfiguration, leadership: Leadership) -> WriteQueue:
+    """Make the write queue of decisions; reports have their own, so they cannot delay decisions."""
     how = settings.kubernetes
     return WriteQueue(
         leadership,

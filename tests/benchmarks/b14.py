@@ -146,12 +146,12 @@ class Bench:
 
     def __init__(self, nodes: int, queues: int, jobs: int) -> None:
         self.server, self.now_s = Server(), 0.0
-        self.box = ReportQueue(WEIGHTS, now=lambda: self.now_s)
+        self.report_queue = ReportQueue(WEIGHTS, now=lambda: self.now_s)
         self.cluster, self.advice = Cluster(), StandingAdvice()
         clock = ManualClock(1.77e9)
         self.reporter = Reporter(
             self.server,
-            self.box,
+            self.report_queue,
             clock,
             self.cluster.store,  # type: ignore[arg-type]
             advice=self.advice,

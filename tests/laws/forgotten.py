@@ -75,12 +75,14 @@ class Process:
         leadership, store = Leadership(), StateStore()
         leadership.renew(1e12, "us", 1, "kaisched-default")
         clock, server = world.server.api.clock, world
-        self.outbox = WriteQueue(lambda: world.now_s)
-        self.box = ReportQueue(WEIGHTS, now=lambda: world.now_s)
+        self.write_queue = WriteQueue(lambda: world.now_s)
+        self.report_queue = ReportQueue(WEIGHTS, now=lambda: world.now_s)
         self.cluster = KubernetesCluster(
-            server, leadership, self.outbox, clock, store, note=self._note
+            server, leadership, self.write_queue, clock, store, note=self._note
         )
-        self.reporter = Reporter(server, self.box, clock, store, counts=self.cluster.counts)
+        self.reporter = Reporter(
+            server, self.report_queue, clock, store, counts=self.cluster.counts
+        )
         self.collector = CycleCollector()
         self.loop = Loop(
             self.cluster,
@@ -156,7 +158,7 @@ class World:
             self.deliver()
             assert self.leader.loop.cycle() is not None
             assert not self.leader.cluster.bad_news
-            self.leader.outbox.send()
+            self.leader.write_queue.send()
             while self.leader.reporter.step():
                 pass
             self.deliver()

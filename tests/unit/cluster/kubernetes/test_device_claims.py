@@ -155,7 +155,7 @@ def test_a_pod_that_is_gone_gives_its_devices_back(world, shard, client):
     world.pod("p", "c")
     shard.hear()
     shard.decide()
-    (work,) = shard.box.works
+    (work,) = shard.write_queue.works
     work.steps.settle(lambda: None)
     assert world.devices("c") == ["n1/gpu-0"]
     world.delete_pod("p")
@@ -173,7 +173,7 @@ def test_giving_back_survives_a_lost_answer(world, shard, server, verb, effect):
     world.pod("p", "c")
     shard.hear()
     shard.decide()
-    (work,) = shard.box.works
+    (work,) = shard.write_queue.works
     work.steps.settle(lambda: None)
     world.delete_pod("p")
     server.faults.add(Fault(effect, verb=verb, plural=PLURAL))
@@ -200,7 +200,7 @@ def test_who_shares_a_claim_keeps_it_when_another_bind_fails(world, shard):
     world.pod("q", "c")
     shard.hear()
     assert shard.decide() == {"q": "n1"}
-    (work,) = shard.box.works
+    (work,) = shard.write_queue.works
     work.steps.settle(lambda: None)
     assert sorted(world.users("c")) == ["p", "q"]
     world.delete_pod("q")
@@ -265,9 +265,9 @@ def test_what_became_of_an_allocation_that_nobody_answers_for_is_read(world, sha
     world.pod("p", "c")
     shard.hear()
     shard.decide()
-    (work,) = shard.box.works
+    (work,) = shard.write_queue.works
     work.drop("we do not lead")
-    shard.box.works.clear()
+    shard.write_queue.works.clear()
     world.pod("q", "d")
     world.delete_pod("p")
     shard.hear()
@@ -298,7 +298,7 @@ def test_devices_that_have_to_get_ready_are_waited_for(
     world.pod("p", "c")
     shard.hear()
     shard.decide()
-    (work,) = shard.box.works
+    (work,) = shard.write_queue.works
     monkeypatch.setattr(module, "READY_S", patience_s)
     if patience_s > 0:
         assert work.send() == module.POLL_S
@@ -322,7 +322,7 @@ def test_a_missing_right_is_named(world, shard, server):
     world.pod("p", "c")
     shard.hear()
     shard.decide()
-    (work,) = shard.box.works
+    (work,) = shard.write_queue.works
     server.api.access.tokens[""] = "we"
     server.api.access.rules["we"] = [Rule(("get", "list", "patch", "create"), ("*",), ("*",))]
     with capture_logs() as logs:
@@ -353,11 +353,11 @@ def test_who_is_decided_again_while_an_allocation_is_in_doubt_goes_where_its_dev
     world.parts.look()
     shard.hear()
     assert shard.decide() == {"p": "n1", "q": "n2"}
-    for work in shard.box.works:
+    for work in shard.write_queue.works:
         if is_written:
             work.steps.settle(lambda: None)
         work.drop("we do not lead")
-    shard.box.works.clear()
+    shard.write_queue.works.clear()
     again = shard.decide()
     shard.send()
     assert again == {"p": "n1", "q": "n2"}
@@ -372,7 +372,7 @@ def test_a_pod_is_not_bound_away_from_the_devices_of_its_claim(world, shard):
     world.allocate("c", "n1", "gpu-0")
     shard.hear()
     assert shard.decide() == {"p": "n1"}
-    (work,) = shard.box.works
+    (work,) = shard.write_queue.works
     work.bind = work.steps._steps[0].bind = replace(work.bind, node="n2")
     shard.send()
     assert (world.node_of("p"), world.devices("c")) == ("", ["n1/gpu-0"])

@@ -11,7 +11,7 @@ from kaisched.objects.pod import Pod
 
 
 class Written:
-    """An outbox that only keeps what it is given."""
+    """A write queue that only keeps what it is given."""
 
     def __init__(self):
         self.works = []
