@@ -37,7 +37,7 @@ class PlainSession:
         self.fair_tree, self.overdrawn = snapshot.queues.tree, snapshot.overdrawn
         self.over_quota_weights, self.facts_before = policy.over_quota_weights, {}
         self.hints, self.found, self.state, self.failures = {}, {}, {}, []
-        self.usage, self.fold, self.head_start = None, None, None
+        self.usage, self.weight_transform, self.head_start = None, None, None
         self.barred, self.held_stuck = set(), None
         self.ask = policy.questions
         self.ledger = self._ledger(np.array(state), np.array(node_of_task))

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from kaisched.framework.session.node_sets import NodeSet
 
     Columns = list[IntVec | FloatVec]
-    Fold = Callable[[RowVec, RowVec, RowVec, BoolVec, FloatVec], FloatVec]
+    WeightTransform = Callable[[RowVec, RowVec, RowVec, BoolVec, FloatVec], FloatVec]
 
 _FAIR_TREE = "session.fairTree"
 _EVICTABLE = "capacity.evictable"
@@ -292,9 +292,14 @@ class Session:
         return self.fair_share
 
     @property
-    def fold(self) -> Fold | None:
-        """The plugins' over-quota weight fold, or None (the identity)."""
+    def weight_transform(self) -> WeightTransform | None:
+        """The plugins' transform of over-quota weights, or None (the identity)."""
         return self._division("over_quota_weights")
+
+    @property
+    def fold(self) -> WeightTransform | None:
+        """The old name of :attr:`weight_transform`, for plugins written before."""
+        return self.weight_transform
 
     @property
     def head_start(self) -> Callable[..., IntVec | None] | None:
