@@ -499,7 +499,7 @@ class StateStore:
             rows.touch()
             self.members.refresh(job)
         why_not = book.named_queues.why_not()
-        if why_not is not None and rows.queues.tell(why_not):
+        if why_not is not None and rows.queues.record_why_not(why_not):
             rows.touch()
         for queue in book.missing_queues():
             rows.put_queue(queue)

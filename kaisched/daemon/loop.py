@@ -437,11 +437,11 @@ def publisher_of(
 
 
 def usage_feed(
-    found: FoundShard, clock: Clock, tell: Callable[[ServerHealth], None] = lambda _: None
+    found: FoundShard, clock: Clock, notify: Callable[[ServerHealth], None] = lambda _: None
 ) -> tuple[UsageFeed | None, float]:
     """Open the usage history a shard asks for; return how long to wait for its first answer.
 
-    ``tell`` is called whenever the server of the history was asked whether it answers.
+    ``notify`` is called whenever the server of the history was asked whether it answers.
 
     Raises:
         ConfigError: the usage store cannot be opened.
@@ -451,5 +451,5 @@ def usage_feed(
     if config is None:
         return None, 0.0
     settings = read_usage(config, found.shard.name, found.file)
-    probe = open_probe(settings, tell)
+    probe = open_probe(settings, notify)
     return UsageFeed(open_store(settings, clock), settings.fetch_s, probe), settings.wait_s

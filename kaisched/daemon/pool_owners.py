@@ -117,7 +117,7 @@ class LostPools:
             why = "" if answer.is_done or answer.code == _ABSENT else answer.text()
         except (ClusterUnavailable, KeyError, *BAD_JSON) as error:
             why = str(error)
-        self._tell(pool, shard, why)
+        self._log_reading(pool, shard, why)
         if why:
             self._seen.pop(pool, None)  # what cannot be read is not lost
             return
@@ -125,7 +125,7 @@ class LostPools:
         if pool not in self._seen or self._seen[pool][0] != seen:
             self._seen[pool] = (seen, now_s)
 
-    def _tell(self, pool: str, shard: str, why: str) -> None:
+    def _log_reading(self, pool: str, shard: str, why: str) -> None:
         """Log that a lease cannot be read, once, and that it can be read again."""
         before, self._unread[pool] = self._unread.get(pool, ""), why
         there = {"pool": pool_name(pool), "lease": f"kaisched-{shard}"}

@@ -247,11 +247,11 @@ class ShardLeader:
             cluster.kept = Kept()
         return cluster
 
-    def tell(self, change: Change) -> None:
+    def handle(self, change: Change) -> None:
         """Process a change of an object; from any thread."""
         # Reporter first: an object in a cycle but not in the reporter counts as gone.
-        self._reporter.tell(change)
-        self.cluster.tell(change)
+        self._reporter.handle(change)
+        self.cluster.handle(change)
 
     def start(self) -> None:
         """Lead as soon as no other process does."""

@@ -112,7 +112,7 @@ class Shard:
         """Take what has changed and a turn; return seconds of processor time."""
         start_s = thread_time()
         for change in self.cluster.changes:
-            self.reporter.tell(change)
+            self.reporter.handle(change)
         expect(self.loop.cycle(), "a turn failed")
         self.cluster.changes.clear()
         garbage.tend()  # as the loop's own thread does after each turn

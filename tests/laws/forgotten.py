@@ -103,9 +103,9 @@ class Process:
         self.cluster.remember(turn.memory.facts)
         self.reporter.after(turn.snapshot, turn.result)
 
-    def tell(self, change):
-        self.reporter.tell(change)
-        self.cluster.tell(change)
+    def handle(self, change):
+        self.reporter.handle(change)
+        self.cluster.handle(change)
 
 
 class World:
@@ -144,11 +144,11 @@ class World:
 
     def deliver(self):
         while self.server.events:
-            self.tell(self.server.events.popleft())
+            self.handle(self.server.events.popleft())
 
-    def tell(self, change):
-        self.leader.tell(change)
-        self.standby.tell(change)
+    def handle(self, change):
+        self.leader.handle(change)
+        self.standby.handle(change)
 
     def pass_time(self, seconds, step_s):
         """Let turns be taken, writes be sent, and kubelets do what they do."""
@@ -212,7 +212,7 @@ class World:
             (StorageClass, {"metadata": {"name": tag}, "provisioner": tag}),
         )
         for type_, told in made:
-            self.tell(Change(msgspec.convert(told, type_), is_gone=is_gone))
+            self.handle(Change(msgspec.convert(told, type_), is_gone=is_gone))
 
     def end(self, *, has_succeeded=()):
         """Let all pods go, and their groups."""

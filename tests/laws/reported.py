@@ -119,7 +119,7 @@ class Cluster:
         )
         for group, plural in (("", "pods"), (GROUP, "podgroups"), (GROUP, "queues")):
             for record in self.server.api.storage.collection((group, plural)).records.values():
-                self.reporter.tell(Change(decode_json(record.body, TYPES[plural])))
+                self.reporter.handle(Change(decode_json(record.body, TYPES[plural])))
 
     # -- what happens ----------------------------------------------------------------------------
 
@@ -169,7 +169,7 @@ class Cluster:
         for _ in range(count):
             change = self.server.events.popleft()
             update(self.store, change.obj, is_gone=change.is_gone)
-            self.reporter.tell(change)
+            self.reporter.handle(change)
 
     def next_cycle(self):
         self.cycle = next_cycle(self, self, self.policy, None, self.clock, self.memory)

@@ -88,7 +88,7 @@ class Daemon:
         for job in cluster.jobs:
             meta = {"name": job.name, "namespace": "default", "uid": job.name}
             group = msgspec.convert({"metadata": meta, "spec": {}}, PodGroup)
-            self.reporter.tell(Change(group))
+            self.reporter.handle(Change(group))
         cluster.load(store.rows)
         return store
 

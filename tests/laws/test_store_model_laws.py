@@ -84,7 +84,7 @@ class StoreMachine(RuleBasedStateMachine):
         self.shard = KubernetesCluster(
             self.server, leadership, self.write_queue, ManualClock(1e9), self.store
         )
-        self.server.overtake = self.tell_all
+        self.server.overtake = self.handle_all
         self.others = {}
         """Nodes, queues and groups that are there."""
         self.bound = set()
@@ -93,7 +93,7 @@ class StoreMachine(RuleBasedStateMachine):
             self.put(obj)
         for name, gpus in zip(PODS, (3, 2, 4), strict=False):
             self.server.create(name, gpus)
-            self.tell_all(name)
+            self.handle_all(name)
 
     def teardown(self):
         try:
@@ -103,17 +103,17 @@ class StoreMachine(RuleBasedStateMachine):
 
     def put(self, obj):
         self.others[obj.KIND, obj.name] = obj
-        self.shard.tell(Change(obj))
+        self.shard.handle(Change(obj))
 
     def toggle(self, obj):
         if (obj.KIND, obj.name) in self.others:
-            self.shard.tell(Change(self.others.pop((obj.KIND, obj.name)), is_gone=True))
+            self.shard.handle(Change(self.others.pop((obj.KIND, obj.name)), is_gone=True))
         else:
             self.put(obj)
 
-    def tell_all(self, name):
+    def handle_all(self, name):
         while name in self.server.news:
-            self.shard.tell(self.server.next_of(name))
+            self.shard.handle(self.server.next_of(name))
 
     # -- what happens at the server --------------------------------------------------------------
 
@@ -163,18 +163,18 @@ class StoreMachine(RuleBasedStateMachine):
     @rule(number=numbers)
     def the_watch_tells(self, number):
         names = sorted(self.server.news)
-        self.shard.tell(self.server.next_of(names[number % len(names)]))
+        self.shard.handle(self.server.next_of(names[number % len(names)]))
 
     @precondition(lambda self: self.server.told)
     @rule(number=numbers)
     def the_watch_says_it_again(self, number):
         told = self.server.told
-        self.shard.tell(Change(told[sorted(told)[number % len(told)]].obj()))
+        self.shard.handle(Change(told[sorted(told)[number % len(told)]].obj()))
 
     @rule()
     def the_watch_lists_anew(self):
         for change in self.server.listed():
-            self.shard.tell(change)
+            self.shard.handle(change)
 
     # -- what is decided -------------------------------------------------------------------------
 
@@ -336,14 +336,14 @@ class StoreMachine(RuleBasedStateMachine):
         """All is sent and told: the store is as one that was told what there is now."""
         for _ in range(12):
             for name in list(self.server.news):
-                self.tell_all(name)
+                self.handle_all(name)
             self.now_s += 400.0
             self.shard.snapshot()
             for work in list(self.write_queue.works):
                 if work.send() is None:
                     self.write_queue.works.remove(work)
         for name in list(self.server.news):
-            self.tell_all(name)
+            self.handle_all(name)
         self.shard.snapshot()
         self.now_s += 400.0  # who has been seen to leave until here has not ended for too long
         snapshot = self.shard.snapshot()

@@ -62,8 +62,8 @@ answer, when the server went away, waits so long for its last pod."""
 class KubernetesCluster:
     """The snapshot source and intent sink of one shard.
 
-    ``tell``, ``post`` and ``wake`` may be called from any thread. ``wake`` is called after changes
-    that may change a decision. ``on_overthrown`` is called with the reason when another process
+    ``handle``, ``post`` and ``wake`` may be called from any thread. ``wake`` is called after what
+    may change a decision. ``on_overthrown`` is called with the reason when another process
     turns out to lead the shard. ``bad_news`` counts changes that the store could not take in: bugs,
     each of them logged. ``kept``, if set before any change, keeps every object for :meth:`state`.
     """
@@ -133,7 +133,7 @@ class KubernetesCluster:
 
     # -- changes ---------------------------------------------------------------------------------
 
-    def tell(self, change: Change) -> None:
+    def handle(self, change: Change) -> None:
         """Queue a change for the next snapshot, and wake the loop if it may matter."""
         self._plans.observe(change)
         self._news.append(change)

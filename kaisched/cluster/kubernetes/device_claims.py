@@ -307,7 +307,7 @@ def make_claim(writers: Writers, pod: str, uid: str, generated: GeneratedClaim) 
     return ClaimApi(writers, claim.key, raw["metadata"]["uid"])
 
 
-def tell_claim(writers: Writers, pod: str, uid: str, generated: GeneratedClaim) -> None:
+def record_claim(writers: Writers, pod: str, uid: str, generated: GeneratedClaim) -> None:
     """Write into the status of a pod which claim it has, and what each container has of it.
 
     Raises:
@@ -471,7 +471,7 @@ class ClaimStep(BindStep):
             except ClaimGoneError:
                 raise StepFailedError(f"{shown(wanted.key)} is gone") from None
             if wanted.generated is not None:
-                tell_claim(self.writers, self.bind.pod, self.bind.uid, wanted.generated)
+                record_claim(self.writers, self.bind.pod, self.bind.uid, wanted.generated)
             self.settled += 1
         return self._until_ready()
 
@@ -591,7 +591,7 @@ class _ReadClaim:
     wanted: Wanted
 
     def send(self) -> float | None:
-        """Read the claim, and tell the store what it has."""
+        """Read the claim, and record in the store what it has."""
         key, uid = self.wanted.key, self.wanted.uid
         allocation = None
         try:
@@ -601,15 +601,15 @@ class _ReadClaim:
             pass
         except (PassingError, StepFailedError, ClusterUnavailable):
             return None  # it is read again after the next cycle
-        tell = partial(_tell_read, key=key, uid=uid, allocation=allocation)
-        self.writers.post(tell)
+        record = partial(_record_read, key=key, uid=uid, allocation=allocation)
+        self.writers.post(record)
         return None
 
     def drop(self, why: str) -> None:
         """Give the read up: the claim is read again later."""
 
 
-def _tell_read(
+def _record_read(
     store: StateStore, *, key: str, uid: str, allocation: ClaimAllocation | None
 ) -> None:
     store.device_claims.was_read(key, uid, allocation, monotonic_s())

@@ -316,7 +316,7 @@ class Reporter:
         self._ripening: list[str] = []
         """New pod groups: their amounts are reported in the next round, with their pods."""
 
-    def tell(self, change: Change) -> None:
+    def handle(self, change: Change) -> None:
         """Take in the current status of an object; from any thread."""
         obj = change.obj
         if isinstance(obj, Pod | PodGroup | Queue):

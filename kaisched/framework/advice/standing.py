@@ -149,7 +149,7 @@ class _Round:
             work.search()
         except Untried:
             return False
-        if (again_s := work.tell(self._turns)) is not None:
+        if (again_s := work.update(self._turns)) is not None:
             of.tried[group.key] = of.tried[group.key]._replace(again_s=again_s)
             self.again_s = min(self.again_s, again_s)
         return True
@@ -503,8 +503,8 @@ class Work:
 
         return known is not None and bool(known.advice) and all(map(holds, known.advice))
 
-    def tell(self, turns: Turns) -> float | None:
-        """Tell jobs their advice; what no longer holds goes, and comes again after a while.
+    def update(self, turns: Turns) -> float | None:
+        """Give jobs their advice; what no longer holds goes, and comes again after a while.
 
         Return the time at which a job may be told otherwise, None where none waits for that.
         """

@@ -504,15 +504,15 @@ class Placement:
 
     @property
     def _moved(self) -> Callable[..., tuple[RowVec, RowVec] | None] | None:
-        """What tells plugins of moves; None if none is to hear of them in this cycle."""
+        """What notifies plugins of moves; None if none is to be notified in this cycle."""
         return self._ask.speaking(self._session, "on_moves")
 
     @property
     def listens(self) -> bool:
-        """Whether devices or plugins are to hear of moves."""
+        """Whether devices or plugins are to be notified of moves."""
         return self._devices is not None or self._moved is not None
 
-    def note_moves(self, tasks: RowVec, nodes: RowVec, sign: int) -> None:
+    def record_moves(self, tasks: RowVec, nodes: RowVec, sign: int) -> None:
         """Report moves to the plugins, and ask again filters and scores that they name as stale."""
         if self._devices is not None:
             self._devices.note_all(tasks, nodes, self._session.ledger.state, sign)
@@ -521,8 +521,8 @@ class Placement:
                 node, request, charge = self._devices.counted(key)
                 self._session.ledger.count_claim(task, charge, more)
                 self._capacity.keep(node, request * more)
-        tell = self._moved
-        stale = None if tell is None else tell(self._session, tasks, nodes, sign)
+        notify = self._moved
+        stale = None if notify is None else notify(self._session, tasks, nodes, sign)
         if stale is None:
             return
         self.news += 1

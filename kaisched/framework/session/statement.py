@@ -318,5 +318,5 @@ class Statement:
     def _note(self, tasks: RowVec | int, nodes: RowVec | int, sign: int) -> None:
         """Report moves to devices and plugins, if any are to hear of them."""
         if self._listens:
-            note_moves = self._session.placement.note_moves
-            note_moves(np.atleast_1d(tasks), np.atleast_1d(nodes), sign)
+            record_moves = self._session.placement.note_moves
+            record_moves(np.atleast_1d(tasks), np.atleast_1d(nodes), sign)

@@ -45,12 +45,12 @@ def test_a_question_cannot_declare_rows_that_it_is_not_asked_about():
 def test_answers_stand_in_the_order_of_the_shard_and_are_what_pluggy_found():
     heard = []
 
-    def hear(name):
+    def recording(name):
         return lambda **_: heard.append(name)
 
     shard = [plugin(name, node_filter=lambda **_: None) for name in ("m", "z", "a")]
     assert Questions(shard).answers("node_filter") == ("m", "z", "a")
-    one = opened(*(plugin(it.plugin.name, node_filter=hear(it.plugin.name)) for it in shard))
+    one = opened(*(plugin(it.plugin.name, node_filter=recording(it.plugin.name)) for it in shard))
     one.ask.node_filter(one, 0, ROWS)
     assert heard == ["m", "z", "a"]
 

@@ -57,18 +57,18 @@ class Shard:
         self._memory, self._known, self.result = Memory(), {}, None
         spec = {"resources": {"gpu": {"quota": 100}}}
         queue, _ = decode_object({"metadata": {"name": "a"}, "spec": spec}, Queue)
-        self.cluster.tell(Change(queue))
+        self.cluster.handle(Change(queue))
 
-    def hear(self, *kinds):
+    def handle(self, *kinds):
         """Take in what is new at the server, of some kinds or of all."""
         for kind in kinds or (*DEVICES, NODES, PODS):
             page = kind.read_list(self.client.call("GET", kind.path).data)
             there = {(kind.kind, it.metadata.namespace, it.name): it for it in page.objects}
             for key, obj in there.items():
                 if self._known.get(key) != obj:
-                    self.cluster.tell(Change(obj))
+                    self.cluster.handle(Change(obj))
             for key in [it for it in self._known if it[0] == kind.kind and it not in there]:
-                self.cluster.tell(Change(self._known.pop(key), is_gone=True))
+                self.cluster.handle(Change(self._known.pop(key), is_gone=True))
             self._known.update(there)
 
     def decide(self):
@@ -94,7 +94,7 @@ class Shard:
 
     def cycle(self):
         """Hear, decide and send."""
-        self.hear()
+        self.handle()
         bound = self.decide()
         self.send()
         return bound
