@@ -318,7 +318,7 @@ class Members:
             self._bring_in_line(group)
 
     def declare(self, group: PodGroup, fault: str) -> bool:
-        """Take in a pod group; one with a fault refuses its pods. Return whether it was news."""
+        """Record a pod group; a faulty one refuses its pods. Return whether it has changed."""
         mine = self._group.setdefault(group.key, Group(group.key))
         if mine.declared is not None and has_same_wishes(mine.declared, group):
             return False
@@ -503,7 +503,7 @@ class Members:
         return declared is not None and not declared.spec.mark_unschedulable
 
     def faults(self) -> Mapping[str, Mapping[str, str]]:
-        """Return what is wrong, by job and by pod; under an empty pod with the job as such."""
+        """Return the faults by job and pod; those of a job as a whole have an empty pod."""
         return self._fault
 
     def fault_of(self, name: str) -> str:

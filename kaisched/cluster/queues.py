@@ -194,7 +194,7 @@ class QueueRows:
         return True
 
     def lay_out(self) -> bool:
-        """Build the table anew; return whether rows changed their meaning, or who is stopped."""
+        """Build the table again; return whether rows or stop policies have changed."""
         before, stopped = self.table.tree, self.table.stop_of_queue
         ordered = sorted(self._queue.values(), key=lambda queue: queue.name)
         names = [queue.name for queue in ordered]

@@ -356,7 +356,7 @@ class StateStore:
                 last_s.set(job, pod.started_s)
 
     def _put_on_cards(self, task: int, pod: PodRow) -> None:
-        """Name the cards of a task, and note who uses them where reservation pods hold them."""
+        """Set the cards of a task, and record it as a user where reservation pods hold them."""
         facts, rows = self.facts, self.rows
         cards, demand = facts.sent.cards_of(pod), pod.constraints.devices
         if demand is not None and demand.has_cards and (cards or pod.node):
@@ -683,7 +683,7 @@ def update(
 def _update_setting(
     store: StateStore, obj: PriorityClass | PodDisruptionBudget | Topology, *, is_gone: bool
 ) -> bool:
-    """Take in an object that many pods go by, or drop it; tell whether anything is different."""
+    """Record or drop an object that many pods depend on; tell whether anything has changed."""
     match obj:
         case PriorityClass():
             return store.members.update_class(obj, is_gone=is_gone)

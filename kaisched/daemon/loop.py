@@ -138,7 +138,7 @@ class Loop:
         self._log.info("loop_stopped", cycles=self.cycles)
 
     def _rest(self, cycle: Cycle | None, until_s: float) -> None:
-        """Wait for news, and answer readers of the view meanwhile, one at least."""
+        """Wait for events, and answer requests of the view meanwhile, at least one."""
         if self._view is None:
             self._news.wait(max(until_s - monotonic_s(), 0.0))
             return
@@ -152,7 +152,7 @@ class Loop:
         inquiries.forget()
 
     def _answer(self, cycle: Cycle | None) -> None:
-        """Answer the first reader of the view who waits."""
+        """Answer the first waiting request of the view."""
         if self._view is None:
             return
         try:

@@ -354,7 +354,7 @@ class KubernetesDaemon:
         garbage.settle()
 
     def _keep_up(self) -> None:
-        """Note which kinds can be read, and drain the news of shards without a running loop."""
+        """Record which kinds can be read, and drain the changes of shards without a loop."""
         self._readable.note(self.reflectors, self.leaders)
         self._look_at_clock()
         for leader in self.leaders:
@@ -429,7 +429,7 @@ def _decides(reflector: Reflector) -> bool:
 
 
 class Readable:
-    """What can be read of such kinds, as the shards were last told."""
+    """Which kinds can be read, as the shards know it."""
 
     def __init__(self) -> None:
         """Begin as the stores do: without storage, and with claims where a shard allocates them."""

@@ -93,7 +93,7 @@ class LostPools:
         self._lost: frozenset[str] = frozenset()
 
     def look(self) -> frozenset[str] | None:
-        """Return which pools nobody serves, if that has changed; else None."""
+        """Return the pools without a shard, if they have changed; else None."""
         now_s = monotonic_s()
         if not self._shard_of_pool or now_s < self._next_s:
             return None
@@ -137,7 +137,7 @@ class LostPools:
 
 
 def lose(pools: frozenset[str]) -> Callable[[StateStore], None]:
-    """Return the change of a store that notes which pools nobody serves."""
+    """Return the change of a store that records the pools without a shard."""
 
     def note(store: StateStore) -> None:
         owners = store.pools.owners

@@ -135,7 +135,7 @@ class ShardLeader:
         return bool(self.cluster.store.ours.sharing.share_class)
 
     def note_lost(self, pools: frozenset[str]) -> None:
-        """Note the pools that nobody serves: their jobs may be taken."""
+        """Record the pools without a shard: their jobs may be taken."""
         self._log.warning("pools_lost", pools=sorted(map(pool_name, pools)))
         self.cluster.post(lose(pools))
 

@@ -132,7 +132,7 @@ class DeviceClaims:
 
     @property
     def is_read(self) -> bool:
-        """Whether anybody means to say which such objects there are."""
+        """Whether these objects are read at all."""
         return self._has_objects if self.reading == BY_OBJECTS else self.reading != OFF
 
     @property
@@ -328,7 +328,7 @@ class DeviceClaims:
     def was_read(
         self, key: str, uid: str, allocation: ClaimAllocation | None, now_s: float
     ) -> None:
-        """Take in what a claim has that was read since nobody knew; None also if it is gone."""
+        """Record the allocation of a claim that was read again; None also if it is gone."""
         sent = self.sent.get(key, uid)
         if sent is None or sent.pods:
             return
@@ -341,7 +341,7 @@ class DeviceClaims:
             self._hold(self._claims[key])
 
     def left_over(self, is_waiting: Callable[[PodRow], bool]) -> list[Leftover]:
-        """Return claims whose devices only pods have that wait, after a cycle."""
+        """Return the allocated claims that only waiting pods use, after a cycle."""
         return self.leftovers.found(self._claims, self.users, self.sent, is_waiting)
 
     # -- pods ------------------------------------------------------------------------------------
@@ -351,7 +351,7 @@ class DeviceClaims:
         return pod in self._uid_of_pod
 
     def noted(self, pod: PodRow) -> tuple[PodRow, list[str]]:
-        """Take in a pod that uses claims, or that has come in the place of one.
+        """Record a pod that uses claims, or that replaces one.
 
         Return it with what its claims demand, and the others that it may matter to.
         """

@@ -207,7 +207,7 @@ class GeneratedClaims:
         self._counted = -1
 
     def update_claim(self, claim: ResourceClaim, *, is_gone: bool = False) -> list[str]:
-        """Take in a claim of a server, or drop it; return the pod whose it is."""
+        """Record a claim of the server, or drop it; return its pod."""
         found = []
         if is_gone:
             self.suspects.pop(claim.key, None)
@@ -495,7 +495,7 @@ class ShareClaims:
         raise Waiting(f"{_foreign(share)}: delete it, and make the pod anew")
 
     def wanted(self, is_ours: Callable[[str], bool]) -> Iterable[ResourceClaimTemplate]:
-        """Yield the templates that pods wait for and nobody has made, by name.
+        """Yield the missing templates that pods wait for, by name.
 
         Args:
             is_ours: tells whether a pod is one that is placed here.
@@ -514,7 +514,7 @@ class ShareClaims:
     # -- what a share asks for -------------------------------------------------------------------
 
     def _why_unknown(self, share: ShareClaim) -> str:
-        """Return why nobody can say what a share asks for, or an empty text."""
+        """Return why the request of a share is unknown, or an empty text."""
         sizes = sorted({it // _MIB for it in self._devices.sizes(self.device_class, MEMORY)})
         if not sizes:
             return (

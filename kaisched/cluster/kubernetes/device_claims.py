@@ -235,7 +235,7 @@ def can_be_used_on(node: str, allocation: Raw) -> bool:
 def give_back(
     api: ClaimApi, pods: frozenset[str], ours: Raw | None = None, *, is_unused: bool = False
 ) -> None:
-    """Take pods off a claim, and its devices if nobody is left; nothing happens if it is gone.
+    """Remove pods from a claim, and its devices after the last; no effect if it is gone.
 
     Args:
         api: of the claim.
@@ -482,7 +482,7 @@ class ClaimStep(BindStep):
         return not is_waiting and monotonic_s() - self.begun_s > DEADLINE_S
 
     def undo(self) -> float | None:
-        """Take the pod off all claims that were begun, and devices that nobody has then."""
+        """Remove the pod from all claims that it reserved, and devices that are then unused."""
         while self.settled >= 0:
             if self.settled < len(self.wanted):
                 self._give_back(self.wanted[self.settled])
@@ -585,7 +585,7 @@ def _why_not_ready(raw: Raw) -> str | None:
 
 @dataclass(slots=True)
 class _ReadClaim:
-    """The read of a claim whose allocation was sent, and of which nothing was heard."""
+    """The read of a claim whose sent allocation no event has confirmed."""
 
     writers: Writers
     wanted: Wanted

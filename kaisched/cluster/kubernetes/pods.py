@@ -141,7 +141,7 @@ class Writers:
         self.post(lambda store: store.refute_eviction(evict.pod, evict.uid))
 
     def hold_back(self, bind: Bind, why: str) -> None:
-        """Take back a bind that failed, and hold its pod back for a while; it is told why."""
+        """Undo a failed bind, and put its pod into backoff; an event says why."""
         now_s, text = monotonic_s(), f"it could not be bound to node {bind.node}: {why}"
         self.post(lambda store: store.hold_back(bind.pod, now_s, bind.uid, text))
 

@@ -373,7 +373,7 @@ class Reporter:
             self._group(job, said if is_told else None)
 
     def passed_on(self, job: str) -> None:
-        """Say no more of a job that another node pool has from now on; what was said stays."""
+        """Stop reporting a job that was passed on to another node pool; its status stays."""
         self._withdraw_pods(job)
         self._desired.withdraw(GROUP, f"podgroups/{job}")
 

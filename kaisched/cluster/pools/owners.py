@@ -26,11 +26,11 @@ class Owners:
         return len(self.served) > 1
 
     def owner(self, job: str) -> str | None:
-        """Return the pool that owns a job; None while nobody does."""
+        """Return the pool that owns a job; None without one."""
         raise NotImplementedError
 
     def claim(self, job: str, pool: str) -> None:
-        """Let a pool own a job that nobody owns; without effect if somebody does by now."""
+        """Make a pool the owner of a job without one; no effect if it has one by now."""
 
     def move(self, job: str, pool: str) -> None:
         """Pass a job of ours on; without effect if it is not ours."""
@@ -53,7 +53,7 @@ class Owners:
         """Note that this shard knows a job."""
 
     def leave(self, job: str) -> None:
-        """Note that this shard knows a job no more: its pods are gone."""
+        """Forget a job: its pods are gone."""
 
     def news(self) -> set[str]:
         """Return the jobs whose owner has changed since this was asked last."""
@@ -248,12 +248,12 @@ class OwnersByCondition(Owners):
         self._records.pop(job, None)
 
     def noted(self, job: str) -> None:
-        """Have the job looked at again: one of its pods has changed."""
+        """Mark the job for another check: one of its pods has changed."""
         self._records.pop(job, None)
         self._news.add(job)
 
     def lose(self, pools: frozenset[str]) -> None:
-        """Note the pools that nobody serves."""
+        """Record the pools without a shard."""
         self.lost = pools
 
     def _alive(self, job: str) -> Iterable[PodRow]:
@@ -312,7 +312,7 @@ class OwnersByCondition(Owners):
     # -- writing ---------------------------------------------------------------------------------
 
     def claim(self, job: str, pool: str) -> None:
-        """Write the condition of the pods of a job that is ours, or nobody's and to be ours."""
+        """Write the condition on the pods of a job of ours, or of one without an owner."""
         record = self._record(job)
         if record is None and pool == self._pool:
             record = (pool, 1)

@@ -482,7 +482,7 @@ def _held_for_others(session: Session, job: int) -> str:
 
 
 def _held_sentence(session: Session, job: int, code: int) -> str:
-    """Return what a job hears whose room is kept, or was kept for others for a while, or ""."""
+    """Return the sentence on capacity that is held for a job, or for others before it, or ""."""
     if code == Refusal.WAITING_FOR_RELEASE and job in session.outcome.awaits:
         queue = session.queues.name[session.outcome.awaits[job]]
         return f"its room is kept for it until pods that leave are gone: queue {queue} is full"

@@ -69,7 +69,7 @@ def refuse(refused: CodeVec, where: BoolVec, refusal: Refusal) -> None:
 
 
 def leave_one(refused: CodeVec, now: IntVec, later: IntVec) -> None:
-    """Leave one node to pods that share a claim which has no devices yet: all go there.
+    """Allow one node only to pods that share a claim without devices: all need that node.
 
     That with most room for them now, or else later.
     """
@@ -83,7 +83,7 @@ def leave_one(refused: CodeVec, now: IntVec, later: IntVec) -> None:
 
 
 class PluginNodes:
-    """Which nodes offer the bridged resource by a device plugin, and who needs which kind."""
+    """Nodes with a device plugin for the bridged resource, and the shapes that need each kind."""
 
     def __init__(self, snapshot: Snapshot, bridge: Bridge) -> None:
         """Look at the nodes of a snapshot."""
@@ -411,7 +411,7 @@ class Devices:
     # -- who has which ----------------------------------------------------------------------------
 
     def may_stay(self, task: int) -> bool:
-        """Tell whether a task that is leaving could keep its devices: nobody is promised them."""
+        """Tell whether a leaving task could keep its devices: they are not promised."""
         keys = self._table.claims_of_task.get(task, ())
         return not any(self._is_given_away(key) for key in keys)
 

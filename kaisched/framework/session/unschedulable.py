@@ -1,4 +1,4 @@
-"""Finds the pending pods that could not start if nothing else ran: they entitle to nothing (R2).
+"""Finds the pending pods that could not start in an empty cluster: they request nothing (R2).
 
 No node that takes new pods is large enough and allowed by labels, affinity and taints; or too few
 such pods of their gang exist; or what their job needs is more than the queues on its path may ever
