@@ -212,10 +212,10 @@ def _are_counted(session: Session, tasks: RowVec) -> bool:
     """Tell whether there is room for the pods kind by kind: if not, no order of them would do."""
     placement = session.placement
     has_releasing = session.capacity.has_releasing
-    room_of = placement.future_capacity if has_releasing else placement.free_capacity
+    free_of = placement.future_capacity if has_releasing else placement.free_capacity
     shapes, counts = np.unique(session.tasks.shape_of_task[tasks], return_counts=True)
     pairs = zip(shapes.tolist(), counts.tolist(), strict=True)
-    return len(shapes) > 1 and all(room_of(shape).total >= count for shape, count in pairs)
+    return len(shapes) > 1 and all(free_of(shape).total >= count for shape, count in pairs)
 
 
 def by_size(session: Session, tasks: RowVec) -> Iterator[Callable[[RowVec], int]]:
@@ -491,9 +491,9 @@ def place_packed(
 def _chosen(session: Session, tasks: RowVec, *, is_later: bool) -> Chosen | None:
     """Choose nodes; None if there is too little kind by kind, or no choice is found."""
     capacity, placement = session.capacity, session.placement
-    room_of = placement.future_capacity if is_later else placement.free_capacity
+    free_of = placement.future_capacity if is_later else placement.free_capacity
     shapes, counts = (np.array(each) for each in zip(*shapes_of(session, tasks), strict=True))
-    room = np.stack([room_of(shape).room for shape in shapes.tolist()])
+    room = np.stack([free_of(shape).room for shape in shapes.tolist()])
     if (room.sum(axis=1) < counts).any():
         return None
     rows = np.flatnonzero(room.any(axis=0))
@@ -645,8 +645,8 @@ def _put_on(
 ) -> bool:
     """Place or promise a pod on a node; False where it has no room, or a plugin says no."""
     placement, shape = session.placement, int(session.tasks.shape_of_task[task])
-    room_of = placement.future_capacity if is_later else placement.free_capacity
-    if room_of(shape).room[node] <= 0:
+    free_of = placement.future_capacity if is_later else placement.free_capacity
+    if free_of(shape).room[node] <= 0:
         return False
     (statement.pipeline if is_later else statement.allocate)(task, node)
     return True
@@ -700,8 +700,8 @@ class _OnDevices:
         """By node, what their claims get."""
         self._shape: list[int] = shapes[order].tolist()
         self._asked = {shape: capacity.asked(shape) for shape in self._shape}
-        room_of = placement.future_capacity if is_later else placement.free_capacity
-        self._rows = {shape: np.flatnonzero(room_of(shape).room).tolist() for shape in self._asked}
+        free_of = placement.future_capacity if is_later else placement.free_capacity
+        self._rows = {shape: np.flatnonzero(free_of(shape).room).tolist() for shape in self._asked}
         rows = np.unique(np.concatenate([*self._rows.values()])).astype(np.int64)
         free = capacity.free()[:, rows] if is_later else capacity.unpromised(rows)
         self._free = dict(zip(rows.tolist(), free.T.tolist(), strict=True))
@@ -751,8 +751,8 @@ def _card_packing(
     A kind of pods is a shape and the node that they have, -1 for any.
     """
     request = session.shapes.request
-    room_of = session.placement.future_capacity if is_later else session.placement.free_capacity
-    room = np.stack([room_of(shape).room > 0 for shape, _ in kinds])
+    free_of = session.placement.future_capacity if is_later else session.placement.free_capacity
+    room = np.stack([free_of(shape).room > 0 for shape, _ in kinds])
     for number, (_, node) in enumerate(kinds):
         if node >= 0:
             room[number, np.arange(room.shape[1]) != node] = False

@@ -1,8 +1,8 @@
-"""What nodes have idle and releasing as of now, and how many pods fit into that (their room).
+"""The idle and releasing amounts of nodes as of now, and how many pods fit: the free capacity.
 
-Only this module converts amounts to room. The ledger takes and gives back amounts by node and
-shape. All questions about room are answered here: room now, room once everything is released, and
-room without some of the running pods. Where pods share GPUs, amounts bound it and cards decide.
+Only this module converts amounts to pods. The ledger takes and gives back amounts by node and
+shape. All questions about free capacity are answered here: now, once everything is released, and
+without some of the running pods. Where pods share GPUs, amounts bound it and cards decide.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _FEW: Final = 16
 """Up to so many rows a loop of scalars is faster than arrays (measured: 0.2 us for a row against
 4 us for a call)."""
 _MOST_KEPT: Final = 64
-"""The room of at most so many shapes is kept."""
+"""The free capacity for at most so many shapes is kept."""
 _RELEASING: Final = int(TaskState.RELEASING)
 _PIPELINED: Final = int(TaskState.PIPELINED)
 _HOLDS: Final = HOLDING_STATES.tolist()
@@ -169,7 +169,7 @@ class Capacity:
 
     @property
     def has_releasing(self) -> bool:
-        """True when room was being released as the cycle began, or has been since."""
+        """Whether capacity was being released when the cycle began, or has been since."""
         if self._has_releasing is None:
             self._has_releasing = bool(np.count_nonzero(self.releasing))
         return self._has_releasing
@@ -246,12 +246,12 @@ class Capacity:
         """Return the whole GPUs of a node that are free once everything is released."""
         return max(int(self.idle[GPU, node] + self.releasing[GPU, node]), 0) // GPU_UNIT
 
-    def on(self, node: int) -> NodeRoom:
-        """Return the room of one node once everything is released, to count with."""
-        return NodeRoom((self.idle[:, node] + self.releasing[:, node]).tolist())
+    def on(self, node: int) -> NodeCapacity:
+        """Return the free capacity of one node once everything is released, to count with."""
+        return NodeCapacity((self.idle[:, node] + self.releasing[:, node]).tolist())
 
     def without(self, *holdings: Holding) -> Without:
-        """Return the room once everything is released and some pods are gone, to count with."""
+        """Return the free capacity without some pods once everything is released, to count with."""
         freed = Without(self.free(), self._request)
         for holding in holdings:
             freed.give_back(holding)
@@ -310,7 +310,7 @@ class Capacity:
 
 
 class Without:
-    """The room of all nodes if some pods were gone, counted on a copy."""
+    """The free capacity of all nodes without some pods, counted on a copy."""
 
     __slots__ = ("_request", "free")
 
@@ -338,8 +338,8 @@ class Without:
         return lack
 
 
-class NodeRoom:
-    """The room of one node as plain numbers, which are quicker than arrays; a copy."""
+class NodeCapacity:
+    """The free capacity of one node as plain numbers, which are faster than arrays; a copy."""
 
     __slots__ = ("_free",)
 

@@ -187,7 +187,7 @@ def _rises(rows: RowVec, counts: IntVec, masked: FloatVec, score: Scores) -> boo
 class ShareMask:
     """The scores of nodes with room for a share, kept up with the moves of the cycle."""
 
-    __slots__ = ("_is_above", "_opened", "_stale", "_values", "open", "seen")
+    __slots__ = ("_is_above", "_opened", "_stale", "_values", "count", "seen")
 
     def __init__(
         self, values: FloatVec, opened: BoolVec, seen: int, *, highest: float = ON_OPEN_CARD
@@ -207,7 +207,7 @@ class ShareMask:
         """Nodes with room whose score is not that of now: it is below that of any open card."""
         self._is_above = highest < ON_OPEN_CARD
         """Whether a node with an open card comes before all others, whatever plugins answer."""
-        self.open = int(np.count_nonzero(values >= 0))
+        self.count = int(np.count_nonzero(values >= 0))
         """How many nodes have room."""
         self.seen = seen
 
@@ -219,13 +219,13 @@ class ShareMask:
         opened, stale, values = self._opened, self._stale, self._values
         for row in set(touched[self.seen :]):
             opened.discard(row)
-            self.open -= int(values[row] >= 0)
+            self.count -= int(values[row] >= 0)
             has_room, has_open_card = look(row)
             if not has_room:
                 values[row] = -1.0
                 stale.discard(row)
                 continue
-            self.open += 1
+            self.count += 1
             values[row] = 0.0
             stale.add(row)
             if has_open_card:
@@ -280,7 +280,7 @@ def next_share(
 
     if shares.seen < len(capacity.touched):
         shares.update(capacity.touched, look)
-    return shares.best(placement.scorer(shape)) if shares.open > 1 else None
+    return shares.best(placement.scorer(shape)) if shares.count > 1 else None
 
 
 def _choose_one(
