@@ -318,5 +318,5 @@ class Statement:
     def _note(self, tasks: RowVec | int, nodes: RowVec | int, sign: int) -> None:
         """Notify devices and plugins of moves, if any of them listen."""
         if self._listens:
-            record_moves = self._session.placement.note_moves
+            record_moves = self._session.placement.record_moves
             record_moves(np.atleast_1d(tasks), np.atleast_1d(nodes), sign)
