@@ -158,8 +158,8 @@ def owner_of(pod: str, uid: str) -> OwnerReference:
 
 
 # -- claims for extended resources -----------------------------------------------------------------
-# A pod with such resources has one claim for all of them. Until its pod is bound it is
-# known here only, under a key that no object can have.
+# A pod with such resources has one claim for all of them. Until its pod is bound it is known here
+# only, under a key that no object can have.
 
 
 class GeneratedClaims:
@@ -290,9 +290,8 @@ class GeneratedClaims:
             self.suspects[made.key] = pod.key, pod.uid
         is_kept = bool(bridged and pod.node and pod.is_ours and not is_sent and made is None)
         (self._kept.add if is_kept else self._kept.discard)(key)
-        claim = (
-            self.unwritten.get(key) if is_sent else None
-        )  # as it was sent, whatever the class is
+        # As it was sent, whatever the class is.
+        claim = self.unwritten.get(key) if is_sent else None
         if claim is None and classes and (not pod.node or is_sent or is_kept):
             claim = self._generate(key, pod, classes)
         if claim is not None:
