@@ -357,14 +357,14 @@ class PoolConditionWrite:
     def send(self) -> float | None:
         """Write the condition; return None when its outcome is known, else when to try again."""
         condition, writers = self.condition, self.writers
-        condition = {
+        written = {
             "type": IN_POOL,
             "status": "True",
             "reason": _REASON,
             "message": condition.text,
         }
         metadata = {"uid": condition.uid, "resourceVersion": condition.version}
-        body = {"metadata": metadata, "status": {"conditions": [condition]}}
+        body = {"metadata": metadata, "status": {"conditions": [written]}}
         try:
             answer = writers.client.call(
                 "PATCH", path_of(condition.pod, "status"), body=body, content_type=STRATEGIC
