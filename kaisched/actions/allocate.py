@@ -285,18 +285,18 @@ class _Allocation:
         """Place the next candidates together, as long as their pods are equal and fit."""
         session, fair_order = self._session, self._fair_order
         placement = session.placement
-        vacancy = placement.vacancy(shape)
+        free = placement.free_capacity(shape)
         run: list[Pick] = []
         need = 0
         item: Pick | None = first
         candidates = self._candidates
         while item is not None and not item.code:
             size = int(candidates.size[item.at])
-            if need + size > vacancy.total or item.at in self._promised:
+            if need + size > free.total or item.at in self._promised:
                 break
             run.append(item)
             need += size
-            if need == vacancy.total or len(run) == self._longest or self._is_alone(shape):
+            if need == free.total or len(run) == self._longest or self._is_alone(shape):
                 break
             last, item = item, fair_order.peek(len(run))
             if item is None or candidates.shape[item.at] != shape:
@@ -308,7 +308,7 @@ class _Allocation:
             return
         if len(run) > 1:
             session.trying = tuple(candidates.job[[item.at for item in run]].tolist())
-        nodes = placement.choose(vacancy, need)
+        nodes = placement.choose(free, need)
         assert nodes is not None
         statement = session.statement()
         statement.place(candidates.tasks(session, [item.at for item in run]), nodes, shape)

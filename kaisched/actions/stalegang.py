@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 _DEFAULT: Final = "default"
 _NAME: Final = "stalegang"
-_HOPES: Final = "stalegang.hopes"
+_MAY_RECOVER: Final = "stalegang.hopes"
 """The fact with the time since when jobs are stale that may soon reach their minimum again."""
 _PIPELINED: Final = int(TaskState.PIPELINED)
 _PLACED_STATES: Final = ACTIVE_STATES.copy()
@@ -56,7 +56,7 @@ class StaleGangs:
         """Evict the remaining pods of gangs whose grace period is over."""
         before = _remembered(session)
         since: dict[str, float] = {}
-        hopes: dict[str, float] = {}
+        may_recover: dict[str, float] = {}
         served = {eviction.beneficiary for eviction in session.outcome.evictions}
         for job in _below_minimum(session, before):
             session.trying = (job,)
@@ -70,14 +70,14 @@ class StaleGangs:
                 lacking = _lacking(session, job, _PLACED_STATES)
                 end_s += PATIENCE_S
                 if lacking or (name in before and _lacking(session, job, _SURE_STATES, _NONE)):
-                    hopes[name] = since_s
+                    may_recover[name] = since_s
             # Others were evicted for it just now: the next cycle evicts it if that was of no use.
             is_due = grace_s >= 0 and session.now_s >= end_s and job not in served
             if lacking and is_due and job not in session.barred:
                 self._evict(session, job, _reason(session, lacking, since_s, grace_s))
         session.facts[self.name] = since  # even if empty: its absence means a restart
-        if hopes:
-            session.facts[_HOPES] = hopes
+        if may_recover:
+            session.facts[_MAY_RECOVER] = may_recover
 
     def _evict(self, session: Session, job: int, reason: str) -> None:
         tasks, state = session.tasks, session.ledger.state
@@ -103,7 +103,7 @@ def _remembered(session: Session) -> dict[str, float]:
     """
     facts = session.memory.facts
     if _NAME in facts:
-        return {**facts.get(_HOPES, {}), **facts[_NAME]}
+        return {**facts.get(_MAY_RECOVER, {}), **facts[_NAME]}
     jobs = session.jobs
     noted = np.flatnonzero(~np.isnan(jobs.stale_since_s)).tolist()
     return {jobs.name[job]: min(float(jobs.stale_since_s[job]), session.now_s) for job in noted}

@@ -97,7 +97,7 @@ def run_all(
         assert machines is not None
         for result, took_s in machines.each(carry_out, orders):
             results.append(result)
-            bar.tell(len(results))
+            bar.update(len(results))
             warn(timing_line(result.outcome.until_s, took_s, result.outcome.cycles))
     return results
 
@@ -125,7 +125,7 @@ def run(
         ran = run_scenario(
             scenario,
             policy,
-            bar.tell,
+            bar.update,
             actions=wish.actions,
             is_checked=wish.is_checked,
             shown=shown,
@@ -199,7 +199,7 @@ def timed(
             CheckedCycle(cycle) if is_checked else cycle,
             quota=quota,
             checkpoint_every_s=checkpoint_every_s,
-            progress=bar.tell,
+            progress=bar.update,
         )
     took_s = time.perf_counter() - began
     return report, timing_line(report.until_s - report.from_s, took_s, report.cycles)

@@ -262,7 +262,7 @@ def tune(
         machines_at(dask) as machines,
         Bar(f"tuning {read.name}", 0.0, float(count), is_wanted=progress, is_slow=True) as bar,
     ):
-        found = sweep(read, processes or os.cpu_count() or 1, bar.tell, machines)
+        found = sweep(read, processes or os.cpu_count() or 1, bar.update, machines)
     Printer(lambda _: say_text(summary_of(found))).print(json.loads(json_of(found)), output)
     if out is not None:
         write_sweep(found, out)

@@ -1,4 +1,4 @@
-"""Which pods the required anti-affinity of others keeps away: only equal ones are of one class."""
+"""Required anti-affinity of other pods: pods of one class must all match it, or none."""
 
 from __future__ import annotations
 

@@ -125,7 +125,7 @@ class EmbeddedClaims:
     def __init__(
         self, objects: MutableMapping[tuple[str, str], Manifest], stores: Sequence[StateStore]
     ) -> None:
-        """Take the objects of a cluster, and the stores that hear of them."""
+        """Take the objects of a cluster, and the stores that follow them."""
         self._objects, self._stores = objects, stores
 
     def with_claims(self, pod: Pod) -> Pod:
@@ -176,7 +176,7 @@ class EmbeddedClaims:
             self._put(replace(claim, status=replace(claim.status, reserved_for=users)))
 
     def release(self, pod: Pod) -> None:
-        """Let claims go that a pod has used: its own are deleted with it."""
+        """Release the claims of a pod: its own are deleted with it."""
         for claim in list(self._of(pod)):
             if any(it.uid == pod.metadata.uid for it in claim.metadata.owner_references):
                 self._objects.pop(identity_of(claim), None)
@@ -190,10 +190,10 @@ class EmbeddedClaims:
                 self._put(replace(claim, status=status))
 
     def _of(self, pod: Pod) -> Iterator[ResourceClaim]:
-        special = (
+        generated = (
             f"{pod.metadata.namespace}/{generated_name(pod.name, pod.metadata.uid or pod.key)}"
         )
-        if (claim := self._stores[0].device_claims.claim(special)) is not None:
+        if (claim := self._stores[0].device_claims.claim(generated)) is not None:
             yield claim
         made = {it.name: it.resource_claim_name for it in pod.status.resource_claim_statuses}
         for ref in pod.spec.resource_claims:
@@ -525,7 +525,7 @@ class EmbeddedCluster:
             heapq.heappush(self._due, (at_s, next(self._planned), step, pod))
 
     def _catch_up(self) -> None:
-        """Do the steps that are due; that of a pod that is gone by then means nothing."""
+        """Run the steps that are due; steps of deleted pods have no effect."""
         while self._due and self._due[0][0] <= self.clock.now_s():
             at_s, _, step, planned = heapq.heappop(self._due)
             pod = self._pods.get(planned.key)
@@ -632,7 +632,7 @@ class EmbeddedPool:
     """The view of one shard on a cluster that several shards divide by node pool."""
 
     def __init__(self, cluster: EmbeddedCluster, store: StateStore) -> None:
-        """Let a store hear of all changes of a cluster from now on."""
+        """Notify a store of all changes of a cluster from now on."""
         self._cluster, self.store = cluster, store
         if store not in cluster.stores:
             cluster.stores.append(store)

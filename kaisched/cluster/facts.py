@@ -165,10 +165,10 @@ MOST_S: Final = 300.0
 
 
 class HeldBack:
-    """Who is held back until when, by name; failures count until they are forgotten."""
+    """Pods in backoff, with its end, by name; failures count until they are forgotten."""
 
     def __init__(self) -> None:
-        """Hold nobody back."""
+        """Begin with no pod in backoff."""
         self._until_s: dict[str, float] = {}
         self._pause_s: dict[str, float] = {}
         self.why: dict[str, str] = {}
@@ -186,7 +186,7 @@ class HeldBack:
         self._pause_s[key], self._until_s[key] = pause_s, now_s + pause_s
 
     def pop_due(self, now_s: float) -> list[str]:
-        """Let those go whose time is over, and return them in order of their names."""
+        """Remove the pods whose backoff is over, and return them by name."""
         due = sorted(key for key, until_s in self._until_s.items() if until_s <= now_s)
         for key in due:
             del self._until_s[key]
@@ -194,7 +194,7 @@ class HeldBack:
         return due
 
     def forget(self, key: str) -> None:
-        """Begin anew with a pod: it is bound, or gone."""
+        """Forget the failures of a pod: it is bound, or gone."""
         for known in (self._until_s, self._pause_s, self.why):
             known.pop(key, None)
 
@@ -211,7 +211,7 @@ def is_overdue(age_s: float, grace_s: float, after_s: float) -> bool:
 
 
 class Stuck:
-    """Who is leaving and since when, and who of them is stuck; by name."""
+    """Leaving pods with the begin of their deletion, and those that are stuck; by name."""
 
     def __init__(self, after_s: float = STUCK_AFTER_S) -> None:
         """Know of none. They are stuck after so long, and no sooner than their grace allows.
@@ -257,7 +257,7 @@ class Stuck:
         self._stuck.update(dict.fromkeys(keys, self._after_s))
 
     def cycle(self, now_s: float, wall_s: float) -> list[str]:
-        """Return who is stuck from now on, by the monotonic clock; by the other one pods speak."""
+        """Return the pods that are stuck from now on, by the monotonic clock."""
         for key, asked_s in self._fresh.items():
             age_s = wall_s - asked_s
             self._since_s[key] = now_s - (age_s if age_s > 0 else 0.0)  # also where that is NaN

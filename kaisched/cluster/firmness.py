@@ -1,4 +1,4 @@
-"""Work that must not be evicted is that only within the quota of its queue.
+"""Non-preemptible work: only within the quota of its queue.
 
 A job starts as such work only where the quota has room. But whoever may write a pod, its group or
 its owner may also declare what runs already, on borrowed room, and would keep it for ever. Where

@@ -131,7 +131,7 @@ class Grouper:
         """Pod groups whose pods are jobs of their own."""
 
     def put(self, owner: Owner) -> tuple[str, ...]:
-        """Add or replace a workload; return how pods know it whose group that may change."""
+        """Add or replace a workload; return the names by which affected pods refer to it."""
         uid, key = owner.meta.uid, self._key(owner)
         if not uid or self._owner.get(uid) == owner:
             return ()
@@ -141,7 +141,7 @@ class Grouper:
         return (uid, key) if key else (uid,)
 
     def remove(self, uid: str) -> tuple[str, ...]:
-        """Drop a workload; return how pods know it whose group that may change."""
+        """Drop a workload; return the names by which affected pods refer to it."""
         owner = self._owner.pop(uid, None)
         if owner is None:
             return ()
@@ -205,7 +205,7 @@ class Grouper:
         return f"{last.reference.kind} {last.reference.name}"
 
     def record_group(self, key: str, group: PodGroup | None) -> tuple[str, ...]:
-        """Note what of a pod group changes the jobs of its pods; return its key if that is news.
+        """Record what of a pod group decides the jobs of its pods; return its key if that changed.
 
         It does if its pods are independent, and by its queue if queues are checked.
         """
@@ -222,7 +222,7 @@ class Grouper:
         return (name,)
 
     def _checked(self, pod: PodRow, member: Membership) -> Membership:
-        """Return the job of a pod whose queue its author may use; else the pod by itself, refused.
+        """Return the job of a pod if its author may use the queue; else the pod alone, refused.
 
         Admission has checked the right to the queues in labels of pods, owners and groups, and in
         templates of built-in kinds. What it has not seen are templates of operators' kinds, and
@@ -374,19 +374,19 @@ class Dependents:
     """The pods whose job depends on owners, which may come later, change, or go; by owner."""
 
     def __init__(self) -> None:
-        """Know nobody."""
+        """Begin without pods."""
         self._of_owner: dict[str, set[str]] = {}
 
     def __contains__(self, uid: str) -> bool:
-        """Tell whether somebody depends on an owner."""
+        """Tell whether a pod depends on an owner."""
         return uid in self._of_owner
 
     def of(self, owners: Iterable[str]) -> list[str]:
-        """Return who depends on one of these, by name."""
+        """Return the pods that depend on one of these owners, by name."""
         return sorted({key for owner in owners for key in self._of_owner.get(owner, ())})
 
     def watch(self, key: str, old: Membership | None, new: Membership | None) -> None:
-        """Note on whom a pod depends now."""
+        """Record the owners on which a pod depends now."""
         before = set(old.owner_uids) if old else set()
         after = set(new.owner_uids) if new else set()
         for uid in after - before:

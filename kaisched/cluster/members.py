@@ -318,7 +318,7 @@ class Members:
             self._bring_in_line(group)
 
     def declare(self, group: PodGroup, fault: str) -> bool:
-        """Take in a pod group; one with a fault refuses its pods. Return whether it was news."""
+        """Record a pod group; a faulty one refuses its pods. Return whether it has changed."""
         mine = self._group.setdefault(group.key, Group(group.key))
         if mine.declared is not None and has_same_wishes(mine.declared, group):
             return False
@@ -413,17 +413,17 @@ class Members:
 
     def _note_stale(self, group: Group, key: str, since_s: float) -> None:
         """Note since when a job is stale, as one of its pods says; NaN where it does not."""
-        marks = self._stale.get(group.name, {})
+        conditions = self._stale.get(group.name, {})
         if math.isnan(since_s):
-            if marks.pop(key, None) is None:
+            if conditions.pop(key, None) is None:
                 return
-            if not marks:
+            if not conditions:
                 del self._stale[group.name]
         else:
             self._stale.setdefault(group.name, {})[key] = since_s
         self._bring_in_line(group)
 
-    def stale_marks(self) -> Mapping[str, Mapping[str, float]]:
+    def stale_conditions(self) -> Mapping[str, Mapping[str, float]]:
         """Return since when jobs are stale, by job and by the pod that says so."""
         return self._stale
 
@@ -503,7 +503,7 @@ class Members:
         return declared is not None and not declared.spec.mark_unschedulable
 
     def faults(self) -> Mapping[str, Mapping[str, str]]:
-        """Return what is wrong, by job and by pod; under an empty pod with the job as such."""
+        """Return the faults by job and pod; those of a job as a whole have an empty pod."""
         return self._fault
 
     def fault_of(self, name: str) -> str:
@@ -521,7 +521,7 @@ class Members:
                 store.remove_job(job)
             self._fault.pop(group.name, None)
             del self._group[group.name]
-            self._pools.guests.forget(group.name)
+            self._pools.named_queues.forget(group.name)
             return
         spec = self._less_what_is_done(group.name, spec)
         if job < 0:

@@ -514,7 +514,7 @@ class PodRow:
     """Name of the ConfigMap in which it looks up its GPU; empty for nearly every pod."""
     reservation: Reservation | None = None
     """The shared GPU that it holds for other pods."""
-    mark: tuple[str, int] | None = None
+    pool_condition: tuple[str, int] | None = None
     """In which node pool its job is, and after how many moves, as a condition says."""
     leaving: Leaving | None = None
     """Since when it is being deleted; None for one that is not."""
@@ -571,7 +571,7 @@ def pod_row(pod: Pod, ours: Ours) -> PodRow:
         extended=resource_asks(pod, gpu_names),
         is_unready=_is_unready(pod),
         stale_since_s=_stale_since_s(pod),
-        mark=_mark(pod),
+        pool_condition=_pool_condition(pod),
         scheduling_group=spec.scheduling_group.pod_group_name if spec.scheduling_group else "",
         leaving=leaving_of(meta),
         cards=groups.names,
@@ -655,7 +655,7 @@ def _stale_since_s(pod: Pod) -> float:
     return math.nan
 
 
-def _mark(pod: Pod) -> tuple[str, int] | None:
+def _pool_condition(pod: Pod) -> tuple[str, int] | None:
     for condition in pod.status.conditions:
         if condition.type == IN_POOL and condition.status == _TRUE:
             return pool_condition_of(condition.message)

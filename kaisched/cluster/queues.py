@@ -186,15 +186,15 @@ class QueueRows:
         self._left_out[name] = fault
         self.is_laid_out = False
 
-    def tell(self, why_not: Mapping[str, str]) -> bool:
-        """Note what jobs hear that name queues which are not ours; tell whether that is news."""
+    def record_why_not(self, why_not: Mapping[str, str]) -> bool:
+        """Record why queues that jobs name are not ours; return whether that has changed."""
         if why_not == self._told:
             return False
         self._told, self.is_laid_out = why_not, False
         return True
 
     def lay_out(self) -> bool:
-        """Build the table anew; return whether rows changed their meaning, or who is stopped."""
+        """Build the table again; return whether rows or stop policies have changed."""
         before, stopped = self.table.tree, self.table.stop_of_queue
         ordered = sorted(self._queue.values(), key=lambda queue: queue.name)
         names = [queue.name for queue in ordered]

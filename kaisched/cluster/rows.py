@@ -122,7 +122,7 @@ class JobRows(Rows):
             self.metadata_version.own()[row] += 1
 
     def set_top_owner(self, row: int, owner: TopOwner | None) -> None:
-        """Say what a job comes from."""
+        """Set the top owner of a job."""
         if self.top_owner.data[row] != owner:
             self.top_owner.own()[row] = owner
 
@@ -363,7 +363,7 @@ class ShapeRows:
         self.count_by(self._axis)
 
     def pin(self) -> None:
-        """Keep every number for good: somebody outside the store knows it."""
+        """Never reuse a number: it is known outside the store."""
         self.are_pinned = True
 
     def charge_for(self, request: Mapping[str, int], constraints: Constraints) -> IntVec:

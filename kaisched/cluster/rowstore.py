@@ -175,7 +175,7 @@ class RowStore:
         self.queues.remove(name)
 
     def leave_out_queue(self, name: str, fault: str) -> None:
-        """Note why a queue that was declared is not used, for what its jobs are told."""
+        """Record why a declared queue is not used, for the refusals of its jobs."""
         self.revision += 1
         self.queues.leave_out(name, fault)
 
@@ -429,7 +429,7 @@ class RowStore:
     # -- tasks one at a time, as API objects bring them --------------------------------------------
 
     def add_task(self, name: str, uid: str, shape: int, job: int, podset: int) -> int:
-        """Add a task that is still gone, for a move to bring it to life, and return its row.
+        """Add a task in state GONE, which a move sets later, and return its row.
 
         ``job`` and ``podset`` are -1 for a task of another scheduler.
         """
@@ -451,7 +451,7 @@ class RowStore:
         return row
 
     def retire_task(self, row: int) -> None:
-        """Let a task be gone; what is left of its job may have become uniform."""
+        """Set a task to GONE; the rest of its job may have become uniform."""
         self.set_gone(row)
         job = int(self.tasks.job_of_task.data[row])
         if job >= 0 and self.jobs.shape_of_job.data[job] < 0:

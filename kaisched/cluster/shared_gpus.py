@@ -73,7 +73,7 @@ class SharedCards:
             self.look_again(Card(use.node, group))
 
     def record_fault(self, key: str, fault: str) -> None:
-        """Note what is amiss with the groups that a pod names; empty for nothing."""
+        """Record the fault of the groups that a pod names; empty for none."""
         if fault != self._faults.get(key, ""):
             set_or_drop(self._faults, key, fault or None)
             (self._untold.add if fault else self._untold.discard)(key)
@@ -102,7 +102,7 @@ class SharedCards:
         self.look_again(card)
 
     def look_again(self, card: Card) -> None:
-        """Count a card as changed, so that it is looked at again."""
+        """Mark a card as changed."""
         self._changed.add(card)
 
     # -- questions -------------------------------------------------------------------------------
@@ -116,7 +116,7 @@ class SharedCards:
         return [self._use_of[key] for key in sorted(self._users.get(card, ()))]
 
     def faults(self) -> Mapping[str, str]:
-        """Return what is amiss with the groups that pods name, by pod."""
+        """Return the faults of the groups that pods name, by pod."""
         return self._faults
 
     def reserved(self) -> Counter[str]:
@@ -133,7 +133,7 @@ class SharedCards:
         return sorted(self._users.get(card, ()))
 
     def gpus_of(self, card: Card) -> frozenset[str]:
-        """Return the UUIDs that the users of a card have got; one, unless something is amiss."""
+        """Return the GPU UUIDs of the users of a card; more than one is a fault."""
         return frozenset(
             gpu
             for use in self.uses_of(card)
@@ -159,7 +159,7 @@ class SharedCards:
         return {card: state for card, state in states.items() if state is not CardState.OPEN}
 
     def awaited(self) -> AbstractSet[Card]:
-        """Return the cards to which a bind was sent, and whose reservation pods are to come."""
+        """Return the cards of sent binds that have no reservation pod yet."""
         alone = self._users.keys() - self._held.keys()
         return {card for card in alone if any(use.is_sent for use in self.uses_of(card))}
 
@@ -171,7 +171,7 @@ class SharedCards:
         return changed
 
     def untold_faults(self) -> dict[str, str]:
-        """Return what is amiss with groups and was not asked for yet, by pod."""
+        """Return the new faults of groups since the last call, by pod."""
         untold, self._untold = self._untold, set()
         return {key: self._faults[key] for key in sorted(untold)}
 

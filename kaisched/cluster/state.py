@@ -1,4 +1,4 @@
-"""What a cluster's state store rests on, as values that can be written down."""
+"""The input of a state store, as values that can be serialized."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ class StoreState:
 
 
 class Kept:
-    """The objects a store was told of, as JSON: it takes less room than structs."""
+    """The objects that a store has handled, as JSON: smaller than structs."""
 
     __slots__ = ("_objects", "_owners")
 
@@ -118,7 +118,7 @@ class Kept:
         sharing: Sharing = NO_SHARING,
         claims: str = BY_OBJECTS,
     ) -> StoreState:
-        """Return what a store rests on that has just been told of these objects.
+        """Return the input of a store that has handled only these objects.
 
         Args:
             has_volumes: whether all kinds of storage could be read.
@@ -136,7 +136,7 @@ class Kept:
         )
 
     def state_of(self, store: StateStore) -> StoreState:
-        """Return what a store rests on that was told of just these objects."""
+        """Return the input of a store that has handled only these objects."""
         return replace(
             self.bare_state(),
             objects=self._as_sent(store),

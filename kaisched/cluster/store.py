@@ -87,7 +87,7 @@ class StateStore:
         self.ours = Ours(*whose, has_shares, sharing, has_tenants=checks_queues)
         self.rows = RowStore(extended)
         self.pods = KnownPods()
-        self.pools = PoolBook(self.ours, owners or SharedOwners().seat(node_pool))
+        self.pools = PoolBook(self.ours, owners or SharedOwners().for_shard(node_pool))
         self.members = Members(
             self.rows,
             self.pods,
@@ -356,7 +356,7 @@ class StateStore:
                 last_s.set(job, pod.started_s)
 
     def _put_on_cards(self, task: int, pod: PodRow) -> None:
-        """Name the cards of a task, and note who uses them where reservation pods hold them."""
+        """Set the cards of a task, and record it as a user where reservation pods hold them."""
         facts, rows = self.facts, self.rows
         cards, demand = facts.sent.cards_of(pod), pod.constraints.devices
         if demand is not None and demand.has_cards and (cards or pod.node):
@@ -495,11 +495,11 @@ class StateStore:
             for job in book.news():
                 self._review(job)
             self.look_again(book.take_moved())
-        for job in book.guests.review():
+        for job in book.named_queues.review():
             rows.touch()
             self.members.refresh(job)
-        why_not = book.guests.why_not()
-        if why_not is not None and rows.queues.tell(why_not):
+        why_not = book.named_queues.why_not()
+        if why_not is not None and rows.queues.record_why_not(why_not):
             rows.touch()
         for queue in book.missing_queues():
             rows.put_queue(queue)
@@ -683,7 +683,7 @@ def update(
 def _update_setting(
     store: StateStore, obj: PriorityClass | PodDisruptionBudget | Topology, *, is_gone: bool
 ) -> bool:
-    """Take in an object that many pods go by, or drop it; tell whether anything is different."""
+    """Record or drop an object that many pods depend on; tell whether anything has changed."""
     match obj:
         case PriorityClass():
             return store.members.update_class(obj, is_gone=is_gone)

@@ -1,4 +1,4 @@
-"""What claims of storage demand: a pod waits for its claims, or goes where its volumes are.
+"""Volume claims: a pod waits for its claims, or needs a node that reaches its volumes.
 
 The rules are those of kube-scheduler's plugins VolumeBinding, VolumeZone and VolumeRestrictions,
 less what they say of the capacity that provisioners have.

@@ -42,16 +42,16 @@ class CardKind(NamedTuple):
     """By node, what it takes of each of these GPUs; less than 0 where it may not go."""
 
 
-def most_pods(rooms: Sequence[int], cards: int) -> int:
+def most_pods(shares: Sequence[int], cards: int) -> int:
     """Return how many pods fit that take equal shares of ``cards`` different GPUs each.
 
-    ``rooms`` says how many such shares each GPU has room for. So many pods get them one by one if
-    each gets the GPUs with most room.
+    ``shares`` says how many such shares are free on each GPU. So many pods get them one by one if
+    each gets the GPUs with most of them free.
     """
-    low, high = 0, sum(rooms) // cards
+    low, high = 0, sum(shares) // cards
     while low < high:
         pods = (low + high + 1) // 2
-        if sum(min(room, pods) for room in rooms) >= pods * cards:
+        if sum(min(each, pods) for each in shares) >= pods * cards:
             low = pods
         else:
             high = pods - 1
@@ -107,8 +107,8 @@ class CardPacking:
             bounds.append(len(node.whole) // it.whole)
         if it.cards:
             take = max(it.takes[at], 1)
-            rooms = [left // take for left, _ in node.left] + [node.size // take] * len(node.whole)
-            bounds.append(most_pods(rooms, it.cards))
+            shares = [left // take for left, _ in node.left] + [node.size // take] * len(node.whole)
+            bounds.append(most_pods(shares, it.cards))
         return max(min(bounds), 0)
 
     def _rest(self, pods: Sequence[int], number: int) -> bool:

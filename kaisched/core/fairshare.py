@@ -165,9 +165,9 @@ class Contest(NamedTuple):
 
 
 class Asked(NamedTuple):
-    """The fold, and its arguments about each row."""
+    """A weight transform, and its arguments about each row."""
 
-    fold: WeightTransform
+    transform: WeightTransform
     resource: Index
     queue: Index
     has_one_resource: bool
@@ -270,14 +270,14 @@ def _shares(filling: Contest, rows: Index, contest: Index) -> tuple[Float64, Flo
     total = _sums(contest, weight, count)
     if filling.asked is None:
         return weight, total
-    fold, resource, queue, has_one_resource = filling.asked
+    transform, resource, queue, has_one_resource = filling.asked
     resource = resource[: len(rows)] if has_one_resource else _of(resource, rows)
     whole = _spread(total, contest)
     normal = weight / whole
     wants = np.ones(len(rows), dtype=np.bool_)
-    answer = fold(resource, _of(queue, rows), contest, wants, normal)
-    # A weight that the fold leaves unchanged counts exactly as written, not normalised and
-    # back: without a policy that changes weights the fold makes no difference at all.
+    answer = transform(resource, _of(queue, rows), contest, wants, normal)
+    # A weight that the transform leaves unchanged counts exactly as written, not normalised and
+    # back: without a policy that changes weights the transform makes no difference at all.
     share = np.maximum(answer, 0.0)
     share *= whole
     is_same = answer == normal
@@ -285,9 +285,9 @@ def _shares(filling: Contest, rows: Index, contest: Index) -> tuple[Float64, Flo
         np.putmask(share, is_same, weight)
     sums = _sums(contest, share, count)
     if np.count_nonzero(sums < np.inf) < count:
-        raise ValueError("the fold of over-quota weights answered no finite numbers")
+        raise ValueError("the transform of over-quota weights answered no finite numbers")
     if np.count_nonzero(sums) < np.count_nonzero(total):
-        # The fold leaves no queue a weight: use the plain weights rather than idle resources (R7).
+        # No queue has a weight left: use the plain weights rather than idle resources (R7).
         flat = sums == 0
         np.putmask(share, flat.take(contest), weight)
         np.putmask(sums, flat, total)
@@ -364,7 +364,7 @@ def divide_level(
     group: Index,
     entitlements: Entitlements,
     unit: Int64,
-    fold: WeightTransform | None = None,
+    transform: WeightTransform | None = None,
 ) -> tuple[Int64, Int64]:
     """Divide among siblings: deserved first, then the surplus (R1 to R9).
 
@@ -373,13 +373,13 @@ def divide_level(
         group: `(K,)` sibling group of each queue, 0 to G - 1 without gaps, in any order.
         entitlements: of the `K` queues.
         unit: `(R,)` granularity of the surplus: 1000 for milli-GPU, else 1.
-        fold: asked for the weights of each round; None leaves them.
+        transform: asked for the weights of each round; None leaves them.
 
     Returns:
         fair share `(R, K)` in the order of the input, and what is left `(R, G)`.
 
     Raises:
-        ValueError: the fold answered something that is not a finite number.
+        ValueError: the transform answered something that is not a finite number.
 
     """
     share = deserved_share(
@@ -389,7 +389,7 @@ def divide_level(
     for resource, row in enumerate(share):
         np.add.at(spent[resource], group, row)
     return divide_surplus(
-        np.maximum(amount - spent, 0), group, share, entitlements, unit, fold=fold
+        np.maximum(amount - spent, 0), group, share, entitlements, unit, transform=transform
     )
 
 
@@ -400,7 +400,7 @@ def divide_surplus(
     entitlements: Entitlements,
     unit: Int64,
     *,
-    fold: WeightTransform | None = None,
+    transform: WeightTransform | None = None,
 ) -> tuple[Int64, Int64]:
     """Divide only the surplus, on top of a given fair share (R4 to R9).
 
@@ -413,7 +413,9 @@ def divide_surplus(
     have = level.pick(share)
     need = np.minimum(level.pick(entitlements.request), level.pick(entitlements.limit)) - have
     remaining = surplus.astype(np.float64)
-    got = share_surplus(level, remaining, need, level.pick(entitlements.weights), unit, fold=fold)
+    got = share_surplus(
+        level, remaining, need, level.pick(entitlements.weights), unit, transform=transform
+    )
     if got is not None:
         level.put(result, have + got)
     return result, remaining.astype(np.int64)
@@ -435,7 +437,7 @@ def share_surplus(
     weights: Float64,
     unit: Int64,
     *,
-    fold: WeightTransform | None = None,
+    transform: WeightTransform | None = None,
     start: HeadStart | None = None,
     has: Int64 | None = None,
 ) -> Int64 | None:
@@ -447,7 +449,7 @@ def share_surplus(
         need: `(r, k)` in the level's order, what each queue may still take.
         weights: `(r, k)` in the level's order.
         unit: `(R,)` granularity.
-        fold: as for `divide_level`.
+        transform: as for `divide_level`.
         start: asked at each priority before its rounds (R25); `need` is then lowered in place.
         has: `(r, k)` in the level's order, what each queue has already; only for `start`.
 
@@ -471,7 +473,7 @@ def share_surplus(
         if start is not None and has is not None:
             rows = _put_ahead(start, level, rows, (weights, has, need), remaining, ahead)
         wanted = np.minimum(need.take(rows), MOST).astype(np.float64)
-        filling = _contest(level, rows, remaining, wanted.copy(), weights, unit, fold)
+        filling = _contest(level, rows, remaining, wanted.copy(), weights, unit, transform)
         water_fill(filling)
         wanted -= filling.need
         result[rows] = wanted.astype(np.int64)
@@ -486,7 +488,7 @@ def _contest(
     need: Float64,
     weights: Float64,
     unit: Int64,
-    fold: WeightTransform | None,
+    transform: WeightTransform | None,
 ) -> Contest:
     """Return the contests of some rows of a level; `need` is by row, the rest by level."""
     units = unit.astype(np.float64)
@@ -496,8 +498,8 @@ def _contest(
         resource = level.resource_of_row.take(rows)
         units = units.take(resource)
     asked = None
-    if fold is not None:
-        asked = Asked(fold, resource, level.queue_of_row.take(rows), is_one)
+    if transform is not None:
+        asked = Asked(transform, resource, level.queue_of_row.take(rows), is_one)
     return Contest(
         contest=level.contest_of_row.take(rows),
         weight=weights.take(rows),
@@ -591,7 +593,7 @@ def fair_share(
     total: Int64,
     entitlements: Entitlements,
     unit: Int64,
-    fold: WeightTransform | None = None,
+    transform: WeightTransform | None = None,
     *,
     start: HeadStart | None = None,
     weight_mode: WeightMode = "equal",
@@ -604,7 +606,7 @@ def fair_share(
         total: `(R,)` what there is to divide, base units, below 2**50.
         entitlements: `(R, Q)` columns in preorder; an inner queue's request is rolled up.
         unit: `(R,)` granularity of the surplus: 1000 for milli-GPU, else 1.
-        fold: asked for the weights of each round (R5), if any.
+        transform: asked for the weights of each round (R5), if any.
         start: asked for the head starts before the weights count (R25), if any.
         weight_mode: "equal" takes the queues' own weights, "quota" those of the quotas (R12).
         plan: of this tree, priority and rank; made when absent.
@@ -613,7 +615,7 @@ def fair_share(
         `(R, Q)` int64; siblings' shares pass their parent's only where deserved parts do (R3).
 
     Raises:
-        ValueError: the fold answered something that is not a finite number.
+        ValueError: the transform answered something that is not a finite number.
 
     """
     if plan is None:
@@ -626,7 +628,9 @@ def fair_share(
         requestable = level.pick(entitlements.request)
         if is_limited:
             np.minimum(requestable, level.pick(entitlements.limit), out=requestable)
-        have = _divide(level, amount, requestable, entitlements, unit, fold, start, weight_mode)
+        have = _divide(
+            level, amount, requestable, entitlements, unit, transform, start, weight_mode
+        )
         level.put(share, have)
     return share
 
@@ -637,7 +641,7 @@ def _divide(
     requestable: Int64,
     entitlements: Entitlements,
     unit: Int64,
-    fold: WeightTransform | None,
+    transform: WeightTransform | None,
     start: HeadStart | None,
     weight_mode: WeightMode,
 ) -> Int64:
@@ -658,7 +662,9 @@ def _divide(
     need = requestable
     need -= have
     remaining = np.minimum(left, MOST).astype(np.float64)
-    got = share_surplus(level, remaining, need, weights, unit, fold=fold, start=start, has=have)
+    got = share_surplus(
+        level, remaining, need, weights, unit, transform=transform, start=start, has=have
+    )
     if got is not None:
         have += got
     return have

@@ -53,7 +53,7 @@ def is_cross_site(request: Request) -> bool:
 
 
 class User(msgspec.Struct):
-    """Whom a token belongs to."""
+    """The user of a token."""
 
     username: str = ""
     uid: str = ""
@@ -74,7 +74,7 @@ class _Review(msgspec.Struct):
 
 
 class Reader(NamedTuple):
-    """Who sent a request."""
+    """The sender of a request."""
 
     digest: bytes
     """Of the token."""
@@ -114,7 +114,7 @@ class Reviews:
         self._rights: _Kept[bool] = _Kept(MOST_RIGHTS, now_s)
 
     def reader(self, request: Request) -> Reader | Page:
-        """Return who sent a request, or the answer to somebody unknown.
+        """Return the sender of a request, or the answer to an unknown one.
 
         Raises:
             ClusterUnavailable: the API server does not tell.
@@ -159,7 +159,7 @@ class Reviews:
         return self._rights.get((reader.digest, *attributes.values()), ask)
 
     def refusal(self, reader: Reader, path: str, role: str) -> Page | None:
-        """Return the answer to a user who may not get a URL, None to one who may.
+        """Return the refusal for a user without the right to a URL, else None.
 
         Raises:
             ClusterUnavailable: the API server does not tell.
@@ -194,7 +194,7 @@ def _unchecked(wrong: ClusterUnavailable) -> Page:
 
 
 def guarded(source: Source, reviews: Reviews) -> Source:
-    """Wrap a page so that only users get it whom the API server lets get its path."""
+    """Wrap a page so that it needs the right to get its path at the API server."""
 
     def page(request: Request) -> Page:
         return _refusal(request, reviews) or source.make(request)

@@ -1,4 +1,4 @@
-"""Python's search for garbage, which stops all threads: seldom, and never among what lives long.
+"""Garbage collection: rarely, as it stops all threads, and never of long-lived objects.
 
 A full search among the objects of 100,000 pods takes more than half a second. So objects that have
 outlived one search are excluded from the next ones (they are "frozen"): after a cycle, and within
@@ -32,20 +32,20 @@ def begin() -> None:
 
 
 def end() -> None:
-    """Search as Python does again; what was excluded stays so."""
+    """Restore Python's settings; frozen objects stay frozen."""
     gc.set_threshold(*_USUAL)
     if _exclude in gc.callbacks:
         gc.callbacks.remove(_exclude)
 
 
 def settle() -> None:
-    """Search what is not excluded yet, and exclude what stays."""
+    """Collect garbage, then freeze the objects that are left."""
     gc.collect()
     gc.freeze()
 
 
 def tend() -> None:
-    """Settle once many objects have come since: such a search is short.
+    """Call :meth:`settle` when many objects are new: collecting these is quick.
 
     Without effect in a process that has not called :func:`begin`.
     """

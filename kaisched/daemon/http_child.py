@@ -301,7 +301,7 @@ class Listener:
                 del self._by_address[client.address]
 
     def _renew(self) -> None:
-        """Take up a certificate whose files have changed, for new connections."""
+        """Load a changed certificate, for new connections."""
         if self._tls is None or self.context is None:
             return
         try:
@@ -473,7 +473,7 @@ class Channel:
     async def ask(
         self, port: int, page: str, request: Request, client: Connection | None, most: int
     ) -> Page:
-        """Return the scheduler's answer, shared with all who ask the same meanwhile."""
+        """Return the scheduler's answer; concurrent equal requests share one."""
         key = port, page, msgspec.msgpack.encode(request)
         question = self._open.get(key)
         if question is None:
@@ -500,7 +500,7 @@ class Channel:
         self._writer.write(frame(message))
 
     async def follow(self, listeners: list[Listener]) -> None:
-        """Hand out pages and parts of streams, until the scheduler is gone."""
+        """Pass pages and parts of streams to clients, until the scheduler ends."""
         while True:
             try:
                 size = int.from_bytes(await self._reader.readexactly(LENGTH_BYTES), "big")

@@ -1,4 +1,4 @@
-"""HTTP of the scheduler: one process takes the connections of all ports, threads here make pages.
+"""HTTP server: a child process accepts the connections of all ports, threads here render pages.
 
 The process (:mod:`kaisched.daemon.http_child`) enforces limits and deadlines. Whatever its clients
 do, each of our few threads handles one question at a time.

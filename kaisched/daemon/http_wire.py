@@ -1,4 +1,4 @@
-"""What the scheduler and its HTTP process say to each other: questions, pages and their limits."""
+"""Messages between the scheduler and its HTTP process: questions, pages and their limits."""
 
 from __future__ import annotations
 

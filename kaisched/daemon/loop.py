@@ -138,7 +138,7 @@ class Loop:
         self._log.info("loop_stopped", cycles=self.cycles)
 
     def _rest(self, cycle: Cycle | None, until_s: float) -> None:
-        """Wait for news, and answer readers of the view meanwhile, one at least."""
+        """Wait for events, and answer requests of the view meanwhile, at least one."""
         if self._view is None:
             self._news.wait(max(until_s - monotonic_s(), 0.0))
             return
@@ -152,7 +152,7 @@ class Loop:
         inquiries.forget()
 
     def _answer(self, cycle: Cycle | None) -> None:
-        """Answer the first reader of the view who waits."""
+        """Answer the first waiting request of the view."""
         if self._view is None:
             return
         try:
@@ -437,11 +437,11 @@ def publisher_of(
 
 
 def usage_feed(
-    found: FoundShard, clock: Clock, tell: Callable[[ServerHealth], None] = lambda _: None
+    found: FoundShard, clock: Clock, notify: Callable[[ServerHealth], None] = lambda _: None
 ) -> tuple[UsageFeed | None, float]:
     """Open the usage history a shard asks for; return how long to wait for its first answer.
 
-    ``tell`` is called whenever the server of the history was asked whether it answers.
+    ``notify`` is called whenever the server of the history was asked whether it answers.
 
     Raises:
         ConfigError: the usage store cannot be opened.
@@ -451,5 +451,5 @@ def usage_feed(
     if config is None:
         return None, 0.0
     settings = read_usage(config, found.shard.name, found.file)
-    probe = open_probe(settings, tell)
+    probe = open_probe(settings, notify)
     return UsageFeed(open_store(settings, clock), settings.fetch_s, probe), settings.wait_s

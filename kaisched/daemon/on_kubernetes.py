@@ -98,7 +98,7 @@ class KubernetesDaemon:
         )
         report = self._shard_reports.add if self._shard_reports is not None else lambda _: None
         self.shards = ShardWatch(report)
-        self._shard_reflector = Reflector(client, STORED, self.shards.tell, pace=self._pace())
+        self._shard_reflector = Reflector(client, STORED, self.shards.handle, pace=self._pace())
         self._restoring: tuple[tuple[Reflector, int], ...] = ()
         """Lists that have to complete since the server's store was restored."""
         self._readable = Readable()
@@ -264,7 +264,7 @@ class KubernetesDaemon:
             Reflector(
                 self.client,
                 watched,
-                self._tell,
+                self._handle,
                 pace=self._pace(),
                 on_fatal=self.fail,
                 on_restored=self._list_all_again,
@@ -292,13 +292,13 @@ class KubernetesDaemon:
             return found
         return None
 
-    def _tell(self, change: Change) -> None:
+    def _handle(self, change: Change) -> None:
         for reference in () if change.is_gone else change.obj.metadata.owner_references:
             reflector = self._of_kind.get(reference.group_kind)
             if reflector is not None:
                 reflector.expect()  # its definition may be brand new
         for leader in self.leaders:
-            leader.tell(change)
+            leader.handle(change)
 
     def _find_shards(self) -> list[FoundShard]:
         """Return the shards, waiting for the server to be reachable."""
@@ -354,7 +354,7 @@ class KubernetesDaemon:
         garbage.settle()
 
     def _keep_up(self) -> None:
-        """Note which kinds can be read, and drain the news of shards without a running loop."""
+        """Record which kinds can be read, and drain the changes of shards without a loop."""
         self._readable.note(self.reflectors, self.leaders)
         self._look_at_clock()
         for leader in self.leaders:
@@ -429,7 +429,7 @@ def _decides(reflector: Reflector) -> bool:
 
 
 class Readable:
-    """What can be read of such kinds, as the shards were last told."""
+    """Which kinds can be read, as the shards know it."""
 
     def __init__(self) -> None:
         """Begin as the stores do: without storage, and with claims where a shard allocates them."""
@@ -448,7 +448,7 @@ class Readable:
             self._claims = claims
             for leader in told:
                 if leader.has_claims:
-                    leader.cluster.post(lambda store: _heed_claims(store, claims))
+                    leader.cluster.post(lambda store: _set_claim_reading(store, claims))
 
 
 def _why_no_claims(reflectors: Iterable[Reflector]) -> str:
@@ -460,7 +460,7 @@ def _why_no_claims(reflectors: Iterable[Reflector]) -> str:
     return ""
 
 
-def _heed_claims(store: StateStore, reading: str) -> None:
+def _set_claim_reading(store: StateStore, reading: str) -> None:
     store.rows.touch()
     store.look_again(store.device_claims.set_reading(reading))
 

@@ -1,4 +1,4 @@
-"""Owners of jobs with lists of pools: in memory, or marked on pods where other processes serve."""
+"""Owners of jobs with lists of pools: in memory, or in pool conditions if others serve too."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class PoolOwners:
         self._served = {**dict.fromkeys(self.shard_of_pool, True), **ours}
 
     @property
-    def is_marking(self) -> bool:
+    def uses_conditions(self) -> bool:
         """Whether other processes serve pools too."""
         return bool(self.shard_of_pool)
 
@@ -57,14 +57,14 @@ class PoolOwners:
 
         Args:
             spec: the shard.
-            put: writes a mark.
+            put: writes a pool condition.
             wake: starts its next cycle.
 
         """
         pool = spec.partition_label_value
-        if self.is_marking:
+        if self.uses_conditions:
             return OwnersByCondition(pool, self._served, put)
-        return self._shared.seat(pool, admits_all=spec.admits_all_projects, wake=wake)
+        return self._shared.for_shard(pool, admits_all=spec.admits_all_projects, wake=wake)
 
 
 class LostPools:
@@ -93,7 +93,7 @@ class LostPools:
         self._lost: frozenset[str] = frozenset()
 
     def look(self) -> frozenset[str] | None:
-        """Return which pools nobody serves, if that has changed; else None."""
+        """Return the pools without a shard, if they have changed; else None."""
         now_s = monotonic_s()
         if not self._shard_of_pool or now_s < self._next_s:
             return None
@@ -117,7 +117,7 @@ class LostPools:
             why = "" if answer.is_done or answer.code == _ABSENT else answer.text()
         except (ClusterUnavailable, KeyError, *BAD_JSON) as error:
             why = str(error)
-        self._tell(pool, shard, why)
+        self._log_reading(pool, shard, why)
         if why:
             self._seen.pop(pool, None)  # what cannot be read is not lost
             return
@@ -125,7 +125,7 @@ class LostPools:
         if pool not in self._seen or self._seen[pool][0] != seen:
             self._seen[pool] = (seen, now_s)
 
-    def _tell(self, pool: str, shard: str, why: str) -> None:
+    def _log_reading(self, pool: str, shard: str, why: str) -> None:
         """Log that a lease cannot be read, once, and that it can be read again."""
         before, self._unread[pool] = self._unread.get(pool, ""), why
         there = {"pool": pool_name(pool), "lease": f"kaisched-{shard}"}
@@ -137,7 +137,7 @@ class LostPools:
 
 
 def lose(pools: frozenset[str]) -> Callable[[StateStore], None]:
-    """Return the change of a store that notes which pools nobody serves."""
+    """Return the change of a store that records the pools without a shard."""
 
     def note(store: StateStore) -> None:
         owners = store.pools.owners

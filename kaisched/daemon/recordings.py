@@ -108,7 +108,7 @@ class Recordings:
 
     @property
     def is_wanted(self) -> bool:
-        """Whether somebody waits for the next cycle, whose snapshot is then to be taken here."""
+        """Whether a request waits for a recording of the next cycle."""
         return bool(self._requests)
 
     def snapshot(self) -> Snapshot:

@@ -30,7 +30,7 @@ from kaisched.daemon.pool_owners import lose
 from kaisched.daemon.recordings import Recordings
 from kaisched.framework.advice.standing import StandingAdvice
 from kaisched.objects.labels import pool_name
-from kaisched.telemetry.metrics import OUTBOXES, AdapterState, CycleCollector, Durations
+from kaisched.telemetry.metrics import WRITE_QUEUES, AdapterState, CycleCollector, Durations
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -104,7 +104,10 @@ class ShardLeader:
         self.comparison, self._advice = Comparison(), StandingAdvice()
         self._renew_s, self._end = settings.leader_election.renew_deadline, threading.Event()
         self.view = publisher_of(settings, found.shard, self._advice)
-        self._outbox, self._reports = _outbox(settings, self.leadership), ReportQueue(WEIGHTS)
+        self._write_queue, self._reports = (
+            _write_queue(settings, self.leadership),
+            ReportQueue(WEIGHTS),
+        )
         self.cluster = self._cluster(settings, client, found, clock, why_stale, owners)
         self._pool_turns = pool_turns(self.cluster.store, found.shard)
         self._reporter = self._reporter_of(settings, client, found, clock)
@@ -117,14 +120,14 @@ class ShardLeader:
     def _owners_among(self, owners: PoolOwners, spec: ShardSpec) -> Owners:
         return owners.of(
             spec,
-            put=self._put_mark,
+            put=self._put_condition,
             wake=lambda: self.cluster.wake(),  # noqa: PLW0108 - the cluster is made later
         )
 
-    def _put_mark(self, mark: PoolCondition) -> None:
-        marked = self.cluster.store.pools.owners
-        assert isinstance(marked, OwnersByCondition)
-        self.cluster.put_pool_condition(mark, marked.settled)
+    def _put_condition(self, condition: PoolCondition) -> None:
+        owners = self.cluster.store.pools.owners
+        assert isinstance(owners, OwnersByCondition)
+        self.cluster.put_pool_condition(condition, owners.settled)
 
     @property
     def has_share_claims(self) -> bool:
@@ -132,7 +135,7 @@ class ShardLeader:
         return bool(self.cluster.store.ours.sharing.share_class)
 
     def note_lost(self, pools: frozenset[str]) -> None:
-        """Note the pools that nobody serves: their jobs may be taken."""
+        """Record the pools without a shard: their jobs may be taken."""
         self._log.warning("pools_lost", pools=sorted(map(pool_name, pools)))
         self.cluster.post(lose(pools))
 
@@ -217,7 +220,7 @@ class ShardLeader:
         cluster = KubernetesCluster(
             client.hurried(_write_s(settings)),
             self.leadership,
-            self._outbox,
+            self._write_queue,
             clock,
             StateStore(
                 settings.scheduler_names,
@@ -244,11 +247,11 @@ class ShardLeader:
             cluster.kept = Kept()
         return cluster
 
-    def tell(self, change: Change) -> None:
+    def handle(self, change: Change) -> None:
         """Process a change of an object; from any thread."""
         # Reporter first: an object in a cycle but not in the reporter counts as gone.
-        self._reporter.tell(change)
-        self.cluster.tell(change)
+        self._reporter.handle(change)
+        self.cluster.handle(change)
 
     def start(self) -> None:
         """Lead as soon as no other process does."""
@@ -291,7 +294,7 @@ class ShardLeader:
 
         """
         sent_s = self.leadership.term.until_s - self._renew_s
-        boxes: tuple[WriteQueue | ReportQueue, ...] = (self._outbox, self._reports)
+        queues: tuple[WriteQueue | ReportQueue, ...] = (self._write_queue, self._reports)
         return AdapterState(
             is_leading=self.is_leading and (self._is_observing or self.leadership.is_held()),
             lease_age_s=max(monotonic_s() - sent_s, 0.0),
@@ -299,7 +302,8 @@ class ShardLeader:
             watches=watches,
             news=self.cluster.waiting,
             waiting={
-                name: (box.waiting, box.oldest_s) for name, box in zip(OUTBOXES, boxes, strict=True)
+                name: (queue.waiting, queue.oldest_s)
+                for name, queue in zip(WRITE_QUEUES, queues, strict=True)
             },
             writes=self.cluster.counts.read(),
             requests=requests,
@@ -317,7 +321,7 @@ class ShardLeader:
         if self._usage is not None:
             self._usage.close()
         self._writers.close()
-        self._outbox.close(PATIENCE_S)
+        self._write_queue.close(PATIENCE_S)
         if self._candidate is not None:
             self._candidate.stop()
         self.leadership.end()
@@ -376,8 +380,8 @@ def _write_s(settings: SchedulerConfiguration) -> float:
     return min(settings.kubernetes.request_timeout, settings.leader_election.renew_deadline / 3)
 
 
-def _outbox(settings: SchedulerConfiguration, leadership: Leadership) -> WriteQueue:
-    """Make the outbox of decisions; reports have their own, so they cannot delay decisions."""
+def _write_queue(settings: SchedulerConfiguration, leadership: Leadership) -> WriteQueue:
+    """Make the write queue of decisions; reports have their own, so they cannot delay decisions."""
     how = settings.kubernetes
     return WriteQueue(
         leadership,

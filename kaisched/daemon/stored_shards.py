@@ -129,7 +129,7 @@ def desired_status(
     return written
 
 
-def is_told_wrong(stored: StoredShard, reading: Reading) -> bool:
+def is_reported_wrong(stored: StoredShard, reading: Reading) -> bool:
     """Tell whether the status says already what is wrong with a shard."""
     status = stored.status if isinstance(stored.status, dict) else {}
     listed = status.get("conditions")
@@ -248,7 +248,7 @@ class ShardReports:
         answer = self._send("PATCH", f"{STORED.path}/{stored.name}/status", body, MERGE)
         if not answer.is_done:
             self._log.info("shard_status_refused", shard=stored.name, answer=answer.text())
-        elif reading.errors and not is_told_wrong(stored, reading):
+        elif reading.errors and not is_reported_wrong(stored, reading):
             self._send("POST", _EVENTS, self._event(stored, reading))
 
     def _send(
@@ -315,7 +315,7 @@ class ShardWatch:
         for name, errors in wrong.items():
             self._note_errors(name, errors)
 
-    def tell(self, change: Change) -> None:
+    def handle(self, change: Change) -> None:
         """Process an added, changed or deleted shard; from the reflector's thread."""
         stored: Any = change.obj
         if self._served is None:

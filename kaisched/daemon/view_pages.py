@@ -174,7 +174,7 @@ _MOST_REST_S: Final = 5.0
 
 
 class _Lane:
-    """Readers who wait for each other's pauses."""
+    """Requests that share one rate limit."""
 
     def __init__(self, rest: float, ahead_s: float) -> None:
         self.lock = threading.Lock()
@@ -259,7 +259,7 @@ class ViewPages:
         pacer: Pacer | None = None,
         whatif: Whatif | None = None,
     ) -> None:
-        """Serve what the publishers have, to whom ``access`` lets see it, and trials if any."""
+        """Serve the documents of the publishers to authorized users, and trials if any."""
         self._publishers, self._access = publishers, access
         self._pacer, self._whatif = pacer or Pacer(), whatif
         self._kept: OrderedDict[tuple[object, ...], bytes] = OrderedDict()
@@ -434,7 +434,7 @@ class ViewPages:
         return _encoded({"schemaVersion": SCHEMA, "starts": starts, "assumptions": assumptions})
 
     def _ahead_of(self, query: Query) -> tuple[Publisher, Reading, Whatif]:
-        """Return what is run ahead: a shard, its last view, and who does it."""
+        """Return what is computed ahead: a shard, its last view, and the worker."""
         publisher = self._publisher(query.text("shard"))
         view = publisher.view
         if view is None or self._whatif is None:

@@ -1,4 +1,4 @@
-"""What-if of the live view: other values, or another job, tried in a process of its own.
+"""What-if of the live view: tries other values, or another job, in a separate process.
 
 The loop is asked for a recording of its next cycle, as by ``kaisched snapshot take``, and at most
 every half minute: trials in between use the same one. The trial itself runs in a worker, one at a

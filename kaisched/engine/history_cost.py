@@ -95,12 +95,12 @@ def whole_shares(pool: Pool, used: Mapping[str, Use]) -> dict[str, int]:
         rank=np.arange(count),
     )
 
-    def fold(_resource: Rows, queue: Rows, _group: Rows, _active: Bool, part: Float) -> Float:
-        folded: Float = np.maximum(part + pool.k * (part - usage[queue]), 0.0)
-        return folded
+    def transform(_resource: Rows, queue: Rows, _group: Rows, _active: Bool, part: Float) -> Float:
+        changed: Float = np.maximum(part + pool.k * (part - usage[queue]), 0.0)
+        return changed
 
     group, unit = np.zeros(count, np.intp), np.ones(1, np.int64)
-    share, _ = divide_level(np.array([[pool.gpus]]), group, entitled, unit, fold)
+    share, _ = divide_level(np.array([[pool.gpus]]), group, entitled, unit, transform)
     return dict(zip(pool.weights, share[0].tolist(), strict=True))
 
 

@@ -366,7 +366,7 @@ class PlannedShards:
         self._shards: list[_PlannedShard] = []
         for at, (shard, policy) in enumerate(shards):
             spec = shard.spec
-            owners_here = owners.seat(
+            owners_here = owners.for_shard(
                 spec.partition_label_value,
                 admits_all=spec.admits_all_projects,
                 wake=partial(self._woken.add, at),

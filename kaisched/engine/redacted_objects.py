@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from json import dumps as to_text
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from kaisched.cluster.claims.generated import NOTE as SPECIAL_CLAIM
+from kaisched.cluster.claims.generated import NOTE as GENERATED_CLAIM
 from kaisched.errors import ObjectError
 from kaisched.objects import labels
 from kaisched.objects.gpus import REQUEST
@@ -364,7 +364,7 @@ _ANNOTATIONS: Final[dict[str, Rule]] = {
     labels.LAST_START: _number,
     labels.LAST_EVICTION: _number,
     labels.STALE_SINCE: _number,
-    SPECIAL_CLAIM: _only("true"),
+    GENERATED_CLAIM: _only("true"),
     labels.SKIP_GROUPING: _always(""),
     labels.POD_SET_UNCONSTRAINED: _only("true", "false"),
     labels.POD_SET_SLICES: _layers,

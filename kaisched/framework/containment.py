@@ -1,4 +1,4 @@
-"""An action that fails costs the job it failed on, not the cycle.
+"""Failures of actions: the job that it failed on is refused, and the cycle goes on.
 
 An exception in an action is a bug, and the same cluster raises it in every cycle. If it ended the
 cycle, one odd job would keep all other jobs waiting until the bug is fixed. So the action's commits

@@ -121,8 +121,8 @@ class _Wish(NamedTuple):
         return f"{self.meta.namespace}/{self.meta.labels[QUEUE_NAME]}"
 
 
-class Teller:
-    """Tells pods what Kueue's objects say of them."""
+class Translator:
+    """Translates into each pod what Kueue's objects say of it."""
 
     def __init__(
         self,
@@ -159,7 +159,7 @@ class Teller:
         self._stopped: set[str] = set()
         self._work = Work()
 
-    def tell(self) -> Work:
+    def translate(self) -> Work:
         """Return the pods, those of Jobs without any included."""
         for queue in self._local.values():
             if queue.spec.cluster_queue not in self._queues:

@@ -190,7 +190,7 @@ def environment() -> dict[str, str]:
     return {**found, "kaisched": __version__, "numpy": version("numpy"), _PYTHON: python}
 
 
-def heed(_: float) -> None:
+def end_if_unwanted(_: float) -> None:
     """End the call that is being made here once nobody waits for its result.
 
     Raises:

@@ -67,7 +67,7 @@ class Bar:
         if self._progress is not None:
             self._progress.stop()
 
-    def tell(self, now_s: float) -> None:
+    def update(self, now_s: float) -> None:
         """Report how far virtual time has come."""
         self._calls += 1
         if not self._is_wanted or self._calls % self._look_every:

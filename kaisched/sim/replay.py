@@ -32,7 +32,7 @@ from kaisched.sim.workload import Workload
 _IDLE: Final = -1
 """End of a job that is not running."""
 
-Tell = Callable[[int], None]
+OnTick = Callable[[int], None]
 """Callback with the tick after each cycle."""
 
 
@@ -92,7 +92,7 @@ class Replay:
         self.failures: dict[tuple[str, str, str], int] = {}
         """Number of failures by (plugin, question, error)."""
 
-    def run(self, until: int, tell: Tell | None = None) -> None:
+    def run(self, until: int, on_tick: OnTick | None = None) -> None:
         """Run up to and including a tick; with :data:`NEVER`, until nothing more happens."""
         self._is_bounded = until != NEVER
         while (tick := self._next_tick()) <= until and tick != NEVER:
@@ -108,8 +108,8 @@ class Replay:
                 upcoming = min(self._next_tick(), until + 1)
                 self._sample(results, tick, upcoming if upcoming < NEVER else tick + 1)
                 self.tally.after(results[0], tick)
-                if tell is not None:
-                    tell(tick)
+                if on_tick is not None:
+                    on_tick(tick)
         self._close(until)
 
     def _next_tick(self) -> int:

@@ -143,8 +143,8 @@ def simulate(
     pace = Pace(checkpoint=tick_at(checkpoint_every_s))
     replay = Replay(workload, [Site(cluster, decide)], tick_at(from_s), pace)
     last = NEVER if stretch.is_drained else tick_at(until_s)
-    tell = None if progress is None else (lambda tick: progress(float(tick * GRID_S)))
-    replay.run(last, tell)
+    on_tick = None if progress is None else (lambda tick: progress(float(tick * GRID_S)))
+    replay.run(last, on_tick)
     return report_of(replay, workload, trace.name, size, quota)
 
 
@@ -239,8 +239,8 @@ def run_scenario(
         tally=record,
         lists=scenario.lists,
     )
-    tell = None if progress is None else (lambda tick: progress(tick * pace.step_s))
-    replay.run(NEVER if scenario.is_drained else scenario.end_tick, tell)
+    on_tick = None if progress is None else (lambda tick: progress(tick * pace.step_s))
+    replay.run(NEVER if scenario.is_drained else scenario.end_tick, on_tick)
     return Run(
         scenario=scenario,
         workload=workload,

@@ -21,7 +21,7 @@ from typing import Any, Final
 
 from kaisched.errors import ConfigError
 from kaisched.parent import end_with
-from kaisched.sim.machines import Machines, heed
+from kaisched.sim.machines import Machines, end_if_unwanted
 from kaisched.sim.outcome import Outcome, outcome_of
 from kaisched.sim.output.tables import worst_waits
 from kaisched.sim.running import Progress, policy_of, run_scenario
@@ -142,7 +142,7 @@ def changed(raw: Mapping[str, Any], values: Values, file: str) -> dict[str, Any]
 def sweep(
     scenario: Scenario,
     processes: int,
-    tell: Callable[[int], None] | None = None,
+    on_done: Callable[[int], None] | None = None,
     machines: Machines | None = None,
 ) -> Sweep:
     """Run every setting, ``processes`` at a time or on other machines, with the same result.
@@ -163,8 +163,8 @@ def sweep(
     trials = []
     for done, trial in enumerate(found, 1):
         trials.append(trial)
-        if tell is not None:
-            tell(done)
+        if on_done is not None:
+            on_done(done)
     best, reason = recommend(trials)
     return Sweep(scenario.name, tuple(trials), best, reason)
 
@@ -312,4 +312,4 @@ def _run(scenario: Scenario, values: Values, progress: Progress | None = None) -
 
 def _run_there(read: tuple[Scenario, Values]) -> Trial:
     """Run a setting on another machine, which has none of the files that the scenario names."""
-    return _run(*read, heed)
+    return _run(*read, end_if_unwanted)

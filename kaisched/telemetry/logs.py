@@ -111,7 +111,7 @@ class LinePipe:
                 self._news.wait_for(lambda: bool(self._lines))
                 line = self._lines.popleft()
             self._put(line.encode("utf-8", "backslashreplace"))
-            self._tell_dropped()
+            self._log_dropped()
 
     def _put(self, data: bytes) -> None:
         try:
@@ -120,7 +120,7 @@ class LinePipe:
         except OSError:
             return  # the descriptor is closed, so the line is lost
 
-    def _tell_dropped(self) -> None:
+    def _log_dropped(self) -> None:
         with self._news:
             if self._lines or not self.dropped:
                 return

@@ -125,7 +125,7 @@ WRITES: Final = ("bind", "evict", "nominate", "mark", "report", "reservation", "
 DONE, RETRIED, FAILED, PROTECTED, DROPPED = "done", "retried", "failed", "protected", "dropped"
 WITHDRAWN: Final = "withdrawn"
 OUTCOMES: Final = (DONE, RETRIED, FAILED, PROTECTED, DROPPED, WITHDRAWN)
-OUTBOXES: Final = ("decisions", "reports")
+WRITE_QUEUES: Final = ("decisions", "reports")
 METHODS: Final = ("DELETE", "GET", "PATCH", "POST", "PUT")
 ANSWERS: Final = ("done", "refused", "busy", "fault", "none")
 LISTS: Final = ("start", "take-over", "compare", "expired", "unreadable", "error")
@@ -157,7 +157,7 @@ class AdapterState:
     watches: tuple[Watch, ...]
     news: int
     waiting: Mapping[str, tuple[int, float]]
-    """By outbox: (number, seconds of the oldest)."""
+    """By write queue: (number, seconds of the oldest)."""
     writes: Mapping[tuple[str, ...], tuple[int, float]] = field(default_factory=dict)
     """By (write, outcome): (number, unused)."""
     requests: Requests = field(default_factory=dict)
@@ -180,7 +180,7 @@ def _lists(state: AdapterState) -> Samples:
 
 
 def _waiting_writes(at: int) -> Callable[[AdapterState], Samples]:
-    return lambda state: {outbox: state.waiting[outbox][at] for outbox in OUTBOXES}
+    return lambda state: {queue: state.waiting[queue][at] for queue in WRITE_QUEUES}
 
 
 def _requests(at: int) -> Callable[[AdapterState], Samples]:

@@ -93,13 +93,15 @@ def believed(usage: Usage) -> Usage:
 # -- stores by settings ----------------------------------------------------------------------------
 
 
-def open_probe(settings: UsageSettings, tell: Callable[[ServerHealth], None]) -> HealthProbe | None:
+def open_probe(
+    settings: UsageSettings, notify: Callable[[ServerHealth], None]
+) -> HealthProbe | None:
     """Start the probe of the server of these settings; None without a server."""
     if settings.prometheus is None:
         return None
     from kaisched.usage.prometheus.store import HealthProbe  # noqa: PLC0415 - as below
 
-    return HealthProbe(settings.prometheus, tell)
+    return HealthProbe(settings.prometheus, notify)
 
 
 def open_store(settings: UsageSettings, clock: Clock) -> UsageStore:

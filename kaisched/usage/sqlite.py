@@ -531,15 +531,15 @@ class SqliteStore:
             raise
         if file.warning:
             self._lasting = (*self._lasting, file.warning)
-        self._tell_of_clocks(path, rows, newest_s, now_s)
+        self._record_clock_faults(path, rows, newest_s, now_s)
         is_known = first_s is not None and first_s <= now_s
         self._memory.history.restore(_in_order(rows, now_s), first_s if is_known else None)
         return file
 
-    def _tell_of_clocks(
+    def _record_clock_faults(
         self, path: Path, rows: Sequence[Row], newest_s: float | None, now_s: float
     ) -> None:
-        """Tell of samples that are too new or too old for the clock to be right."""
+        """Record that samples are too new or too old for the clock to be right."""
         end_s = max((row.stretch.end_s for row in rows), default=-math.inf)
         if end_s > now_s + HOLD_S:
             ahead = format_duration(round(end_s - now_s))

@@ -190,7 +190,7 @@ class Inquiries:
             return
         try:
             if result is not None:
-                self._tell(inquiry, result)
+                self._answer(inquiry, result)
         finally:
             inquiry.is_done.set()
             since_s = max(self._rests_until_s, start_s - REST * AHEAD_S)
@@ -200,7 +200,7 @@ class Inquiries:
         """Let go of the session of the last cycle, before the next one begins."""
         self._turns = None
 
-    def _tell(self, inquiry: _Inquiry, result: CycleResult) -> None:
+    def _answer(self, inquiry: _Inquiry, result: CycleResult) -> None:
         records, names = result.records, result.records.session.jobs.name
         rows = [row for row in records.rows.tolist() if names[row] in inquiry.names]
         for row in rows:

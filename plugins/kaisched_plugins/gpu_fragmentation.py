@@ -25,7 +25,7 @@ class Kind(NamedTuple):
     cards: int = 0
 
 
-class Room(NamedTuple):
+class Free(NamedTuple):
     """What is free on some nodes. Columns ``(K,)``."""
 
     whole: IntVec
@@ -70,31 +70,31 @@ class Mix:
         gpus = max(1, int(beside[GPU]))
         self._cpu_of_milli, self._memory_of_milli = beside[CPU] / gpus, beside[MEMORY] / gpus
 
-    def useful(self, room: Room) -> FloatVec:
+    def useful(self, free: Free) -> FloatVec:
         """``(K,)`` parts of free GPUs that are of use: to a pod, and to the mix as a whole.
 
         The first is what a pod has on average that is drawn from the mix: all that is left of GPUs
         on which it fits. The second is what CPU and memory allow if pods come as in the mix.
         """
-        left, each = room.left, np.ones(room.left.shape[1], np.int64)
+        left, each = free.left, np.ones(free.left.shape[1], np.int64)
         # Whole numbers, so that the order of adding does not matter.
-        cards: IntVec = self._of_use.take(left) @ each + room.whole * self._of_use[CARD]
+        cards: IntVec = self._of_use.take(left) @ each + free.whole * self._of_use[CARD]
         for kind, part in self._several:
-            cards += part * self._of_several(kind, room)
-        mixed = (left @ each + room.whole * CARD).astype(np.float64)
-        beside = (room.cpu, self._cpu_of_milli), (room.memory, self._memory_of_milli)
-        for free, of_milli in beside:
+            cards += part * self._of_several(kind, free)
+        mixed = (left @ each + free.whole * CARD).astype(np.float64)
+        beside = (free.cpu, self._cpu_of_milli), (free.memory, self._memory_of_milli)
+        for spare, of_milli in beside:
             if of_milli:
-                np.minimum(mixed, np.maximum(free, 0) / of_milli, out=mixed)
+                np.minimum(mixed, np.maximum(spare, 0) / of_milli, out=mixed)
         return cards + _PARTS * mixed
 
-    def _of_several(self, kind: Kind, room: Room) -> IntVec:
+    def _of_several(self, kind: Kind, free: Free) -> IntVec:
         """``(K,)`` what is left of GPUs on which a pod fits that asks for several of a node."""
         if kind.milli == CARD:  # no shared GPU is whole
-            return np.where(room.whole >= kind.cards, room.whole * CARD, 0)
-        fits = room.left >= kind.milli
-        enough = np.count_nonzero(fits, axis=1) + room.whole >= kind.cards
-        return np.where(enough, (room.left * fits).sum(axis=1) + room.whole * CARD, 0)
+            return np.where(free.whole >= kind.cards, free.whole * CARD, 0)
+        fits = free.left >= kind.milli
+        enough = np.count_nonzero(fits, axis=1) + free.whole >= kind.cards
+        return np.where(enough, (free.left * fits).sum(axis=1) + free.whole * CARD, 0)
 
 
 def kind_of(session: Session, shape: int) -> Kind:
@@ -133,16 +133,16 @@ class GpuFragmentation(Plugin):
         if mix.is_empty:
             return None
         before, after = (
-            mix.useful(_room_with(session, shape, rows, extra + more)) for more in (0, 1)
+            mix.useful(_free_with(session, shape, rows, extra + more)) for more in (0, 1)
         )
         largest = max(1, int(session.nodes.allocatable[GPU].max(initial=0)) // CARD)
         score: FloatVec = np.clip(1.0 - (before - after) / (largest * MOST_USE), 0.0, 1.0)
         return score
 
 
-def _room_with(session: Session, shape: int, rows: RowVec, extra: IntVec) -> Room:
+def _free_with(session: Session, shape: int, rows: RowVec, extra: IntVec) -> Free:
     """Return what is free on some nodes with so many more pods of a shape on them."""
     request = session.shapes.request[:, shape]
     whole, left = session.gpus_free(shape, rows, extra)
     cpu, memory = (session.free(it, rows) - extra * request[it] for it in (CPU, MEMORY))
-    return Room(whole, left, cpu, memory)
+    return Free(whole, left, cpu, memory)

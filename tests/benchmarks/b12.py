@@ -127,7 +127,7 @@ def choose(repeat: int, nodes: int, pods: int) -> Measured:
         session = Session(store.snapshot(), None, made, 1e6, memory, ask_of)
         ask_of.open(session)
         shape = int(session.tasks.shape_of_task[0])
-        session.placement.vacancy(shape)
+        session.placement.free_capacity(shape)
         ask = session.shapes.charge[:, shape] * pods
 
         def chosen(session: Session = session, ask: Any = ask, shape: int = shape) -> Any:

@@ -78,7 +78,7 @@ class Cluster:
 
     def __init__(self) -> None:
         self.store = StateStore()
-        self.tell: Callable[[Change], None] = lambda _: None
+        self.handle: Callable[[Change], None] = lambda _: None
         self.running: dict[str, Pod] = {}
         self.waiting: dict[str, Pod] = {}
         self._version = itertools.count(1)
@@ -105,13 +105,13 @@ class Cluster:
 
     def take_in(self, pod: Pod) -> None:
         self.store.upsert_pod(pod)
-        self.tell(Change(pod))
+        self.handle(Change(pod))
 
     def end(self, count: int) -> None:
         for key in list(itertools.islice(self.running, count)):
             pod = self.running.pop(key)
             self.store.remove_pod(key)
-            self.tell(Change(pod, is_gone=True))
+            self.handle(Change(pod, is_gone=True))
 
     def _next(self, pod: Pod) -> Any:
         return msgspec.structs.replace(pod.metadata, resource_version=str(next(self._version)))
@@ -146,17 +146,17 @@ class Bench:
 
     def __init__(self, nodes: int, queues: int, jobs: int) -> None:
         self.server, self.now_s = Server(), 0.0
-        self.box = ReportQueue(WEIGHTS, now=lambda: self.now_s)
+        self.report_queue = ReportQueue(WEIGHTS, now=lambda: self.now_s)
         self.cluster, self.advice = Cluster(), StandingAdvice()
         clock = ManualClock(1.77e9)
         self.reporter = Reporter(
             self.server,
-            self.box,
+            self.report_queue,
             clock,
             self.cluster.store,  # type: ignore[arg-type]
             advice=self.advice,
         )
-        self.cluster.tell = self.reporter.tell
+        self.cluster.handle = self.reporter.handle
         self.queues = [f"q{at:04}" for at in range(queues)]
         self.rng = np.random.default_rng(14)
         self.numbers = itertools.count()
@@ -187,7 +187,7 @@ class Bench:
             told = {"metadata": {"name": name, "uid": name}, "spec": {"resources": quota}}
             queue = msgspec.convert(told, Queue)
             store.upsert_queue(queue)
-            self.reporter.tell(Change(queue))
+            self.reporter.handle(Change(queue))
         amounts = {"cpu": "256", "memory": "1024Gi", "pods": "110", "nvidia.com/gpu": "8"}
         for at in range(nodes):
             ready = [{"type": "Ready", "status": "True"}]
@@ -216,7 +216,7 @@ class Bench:
         }
         group = msgspec.convert(told, PodGroup)
         self.cluster.store.upsert_pod_group(group)
-        self.reporter.tell(Change(group))
+        self.reporter.handle(Change(group))
         for member in range(GANG):
             self.cluster.come(pod_of(f"{name}-{member}", queue, gpus, cpu, at, name))
 

@@ -81,7 +81,7 @@ class Tenants:
             )
             self.born[name] = turn
 
-    def heed(self, result: CycleResult, turn: int) -> None:
+    def follow(self, result: CycleResult, turn: int) -> None:
         for task, node in zip(
             result.nominate_tasks.tolist(), result.nominate_nodes.tolist(), strict=True
         ):
@@ -254,7 +254,7 @@ def run(store: RowStore, turns: int, nodes: int) -> Course:
         expect(not result.failures, f"{result.failures[:1]}")
         check_fits(store.snapshot(), result)
         daemon.obey(result)
-        tenants.heed(result, turn)
+        tenants.follow(result, turn)
     gc.unfreeze()
     return Course(watch, tenants.waits[begun:], len(tenants.born))
 

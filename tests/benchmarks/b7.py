@@ -29,7 +29,7 @@ class Case:
     entitlements: Entitlements
     usage: np.ndarray
 
-    def fold(self, resource, queue, group, active, weights):
+    def transform(self, resource, queue, group, active, weights):
         return weights + K * (weights - self.usage.take(resource * len(self.tree) + queue))
 
 
@@ -65,11 +65,11 @@ def rounds_of(case: Case) -> list[int]:
     """Return the depth of each round that the division plays."""
     played = []
 
-    def fold(resource, queue, group, active, weights):
+    def transform(resource, queue, group, active, weights):
         played.append(int(case.tree.depth_of_queue[queue[0]]))
-        return case.fold(resource, queue, group, active, weights)
+        return case.transform(resource, queue, group, active, weights)
 
-    fair_share(case.tree, case.total, case.entitlements, UNIT, fold)
+    fair_share(case.tree, case.total, case.entitlements, UNIT, transform)
     return played
 
 
@@ -111,7 +111,7 @@ def expected(case: Case) -> np.ndarray:
         usage = case.usage[r].tolist()
         for parent, members in children.items():
 
-            def loop_fold(normal, members=members, usage=usage):
+            def loop_transform(normal, members=members, usage=usage):
                 return {i: w + K * (w - usage[members[i]]) for i, w in normal.items()}
 
             rows = [
@@ -126,7 +126,9 @@ def expected(case: Case) -> np.ndarray:
                 for q in members
             ]
             amount = int(case.total[r] if parent < 0 else share[r, parent])
-            share[r, members] = division_loop.divide(amount, rows, int(UNIT[r]), loop_fold).share
+            share[r, members] = division_loop.divide(
+                amount, rows, int(UNIT[r]), loop_transform
+            ).share
     return share
 
 
@@ -135,7 +137,7 @@ def divide(repeat: int, queues: int, levels: int) -> Measured:
     plan = plan_levels(case.tree, case.entitlements.priority, case.entitlements.rank, len(UNIT))
 
     def ours() -> np.ndarray:
-        return fair_share(case.tree, case.total, case.entitlements, UNIT, case.fold, plan=plan)
+        return fair_share(case.tree, case.total, case.entitlements, UNIT, case.transform, plan=plan)
 
     expect(np.array_equal(ours(), expected(case)), "the division differs from the plain loop")
     columns, played = floor_columns(case), rounds_of(case)

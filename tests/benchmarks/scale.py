@@ -89,8 +89,8 @@ class Shard:
     def __init__(self, nodes: int, pods: int, queues: int) -> None:
         self.cluster = Cluster(nodes, pods, queues)
         self.now_s = 0.0
-        box, clock = ReportQueue(WEIGHTS, now=lambda: self.now_s), ManualClock(1.77e9)
-        self.reporter = Reporter(Server(), box, clock, self.cluster.store)
+        report_queue, clock = ReportQueue(WEIGHTS, now=lambda: self.now_s), ManualClock(1.77e9)
+        self.reporter = Reporter(Server(), report_queue, clock, self.cluster.store)
         self.loop = Loop(
             self.cluster,
             self.cluster,
@@ -112,7 +112,7 @@ class Shard:
         """Take what has changed and a turn; return seconds of processor time."""
         start_s = thread_time()
         for change in self.cluster.changes:
-            self.reporter.tell(change)
+            self.reporter.handle(change)
         expect(self.loop.cycle(), "a turn failed")
         self.cluster.changes.clear()
         garbage.tend()  # as the loop's own thread does after each turn

@@ -202,7 +202,7 @@ class ClaimRun:
         self.replicas.more = lambda: self._more(chance)
         watching = Client(self.here.access, connections=8, timeout_s=60.0)
         self.streams = [
-            Stream(watching, kind, self._hear, self._end, STREAMS).start() for kind in STREAMS
+            Stream(watching, kind, self._handle, self._end, STREAMS).start() for kind in STREAMS
         ]
         hands = Client(self.here.access, connections=4, timeout_s=60.0)
         self.parts = ClaimParts(hands, NAMESPACE, self._end).start()
@@ -225,10 +225,10 @@ class ClaimRun:
     def churn_runs(self):
         return getattr(self, "churn", None) is not None and self.churn.is_making
 
-    def _hear(self, event):
+    def _handle(self, event):
         self.sorter.put(event)
         if event.kind != "claims":
-            self.world.hear(event)
+            self.world.handle(event)
 
     def _comes(self, condition, seconds):
         end_s = time.monotonic() + seconds
@@ -262,9 +262,9 @@ class ClaimRun:
             self.check()
             if time.monotonic() - told_s > 60.0:
                 told_s = time.monotonic()
-                self.tell()
+                self.print_state()
         self.faults.stop()
-        self.tell()
+        self.print_state()
 
     def check(self):
         known = len(self.checker.breaches)
@@ -275,7 +275,7 @@ class ClaimRun:
             for it in self.faults.before(time.monotonic(), 3):
                 self.say(f"  fault {it.kind}: {it.text or 'now'}")
 
-    def tell(self):
+    def print_state(self):
         counts = dict(sorted(self.checker.counts.items()))
         self.say(f"{counts}, {len(self.faults.done)} faults, {len(self.replicas.lives)} processes")
 

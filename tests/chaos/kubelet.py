@@ -34,11 +34,11 @@ class Kubelet:
         ]
 
     def start(self):
-        self._world.listen(self._hear)
+        self._world.listen(self._handle)
         for thread in self._threads:
             thread.start()
 
-    def _hear(self, event):
+    def _handle(self, event):
         it = event.facts
         if event.kind == "nodes" and event.is_deleted:
             self._plan(LOST_S, self._lose, it.key)

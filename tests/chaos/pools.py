@@ -214,7 +214,7 @@ class Run:
                     replica.tend()
                 self.look()
                 total = sum(self.sizes.values())
-                self.tell(now_s - begun_s, total)
+                self.print_state(now_s - begun_s, total)
                 if self.made >= self.jobs and len(self.ended) == total:
                     break
                 time.sleep(0.2)
@@ -226,7 +226,7 @@ class Run:
             self.wrong.append(f"{self.made} jobs were made, {left} of {total} pods did not end")
         return time.monotonic() - begun_s, total, sum(it.lives for it in replicas)
 
-    def tell(self, now_s, total):
+    def print_state(self, now_s, total):
         """Print every half minute how far it is."""
         if now_s >= self.told_s + 30:
             self.told_s = now_s

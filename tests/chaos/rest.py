@@ -32,14 +32,14 @@ def could_run(pods, nodes, groups, queues):
         lacks = _lacking(members, groups, [it for it in pods if it.group == key])
         waiting = [it for it in members if not it.node and not it.is_leaving and not it.is_gated]
         if 0 < lacks <= len(waiting) and books.have(waiting[0], lacks):
-            rooms = books.rooms(waiting[0])
+            free_for = books.free_for(waiting[0])
             found.append(
                 (
                     f"job {key}",
                     (
                         f"{lacks} pods of {waiting[0].gpus} GPU are lacking,"
                         f" {len(waiting)} wait in queue {books.queue_of(waiting[0])},"
-                        f" and the nodes have room for {rooms};"
+                        f" and the nodes have room for {free_for};"
                         f" it says: {waiting[0].why!r}"
                     ),
                 )
@@ -113,9 +113,9 @@ class _Books:
             is_kept = not self._is_preemptible(pod)
             if is_kept and 0 <= queue.quota < self._kept[name] + more:
                 return False
-        return bool(path) and self.rooms(pod) >= count
+        return bool(path) and self.free_for(pod) >= count
 
-    def rooms(self, pod):
+    def free_for(self, pod):
         """Return for how many pods like this there is room."""
         return sum(
             max(0, min(int(free.get(name, 0) // much) for name, much in pod.asks if much))

@@ -108,7 +108,7 @@ class Run:
         self.checker = Checker(self.outages, *told)
         self.sorter = Sorter()
         watching = Client(self.stage.access, connections=8, timeout_s=60.0)
-        self.streams = [Stream(watching, kind, self._hear, self._end).start() for kind in KINDS]
+        self.streams = [Stream(watching, kind, self._handle, self._end).start() for kind in KINDS]
         chances = [random.Random(self._chance.random()) for _ in range(2)]
         hands = Client(self.stage.access, connections=8, timeout_s=60.0)
         self.kubelet = Kubelet(hands, self.world, chances[0], self._end)
@@ -143,9 +143,9 @@ class Run:
         faults.done += before
         return faults
 
-    def _hear(self, event):
+    def _handle(self, event):
         self.sorter.put(event)
-        self.world.hear(event)
+        self.world.handle(event)
 
     def _comes(self, condition, seconds):
         """Wait for a condition, and tell whether it came true."""
@@ -180,7 +180,7 @@ class Run:
             self.check()
             if time.monotonic() - told_s > 60.0:
                 told_s = time.monotonic()
-                self._tell()
+                self._print_state()
 
     def _counted(self, since_s):
         """Return for how many seconds until now somebody could have done something."""
@@ -206,7 +206,7 @@ class Run:
         if holder != self._led[0]:
             self._led = (holder, time.monotonic())
 
-    def _tell(self):
+    def _print_state(self):
         counts = self.checker.counts
         pods = self.world.all("pods")
         self.say(

@@ -87,10 +87,10 @@ class Stream:
         # All of it is of one moment, so all of it has the one revision.
         for key, read in list(self._known.items()):
             if key not in items or items[key].uid != read.uid:
-                self._tell(Event(order, now_s, self.kind, True, read))
+                self._handle(Event(order, now_s, self.kind, True, read))
         for key, read in items.items():
             if self._known.get(key) != read:
-                self._tell(Event(order, now_s, self.kind, False, read))
+                self._handle(Event(order, now_s, self.kind, False, read))
         self.version = order
 
     def _watch(self):
@@ -127,10 +127,10 @@ class Stream:
         order = int(obj["metadata"]["resourceVersion"])
         if told["type"] != "BOOKMARK":
             is_deleted = told["type"] == "DELETED"
-            self._tell(Event(order, time.monotonic(), self.kind, is_deleted, self._read(obj)))
+            self._handle(Event(order, time.monotonic(), self.kind, is_deleted, self._read(obj)))
         self.version = max(self.version, order)
 
-    def _tell(self, event):
+    def _handle(self, event):
         if event.is_deleted:
             self._known.pop(event.facts.key, None)
         else:

@@ -10,7 +10,7 @@ class World:
         self._objects = {kind: {} for kind in ("pods", "nodes", "podgroups", "queues", "leases")}
         self._listeners, self._lock = [], threading.Lock()
 
-    def hear(self, event):
+    def handle(self, event):
         with self._lock:
             known = self._objects[event.kind]
             if event.is_deleted:

@@ -20,7 +20,7 @@ def compacts_early(monkeypatch):
     monkeypatch.setattr(rowstore, "_SLACK", 2)
 
 
-def tell(store, history, each=lambda: None):
+def feed(store, history, each=lambda: None):
     """Let the store hear a history and return what is there at its end."""
     there = {}
     for obj, comes in history:
@@ -39,14 +39,14 @@ def tell(store, history, each=lambda: None):
 @given(histories())
 def test_every_amount_equals_the_sum_over_the_tasks(history):
     store = StateStore()
-    tell(store, history, lambda: assert_adds_up(store.snapshot()))
+    feed(store, history, lambda: assert_adds_up(store.snapshot()))
 
 
 @pytest.mark.fault("A14")
 @given(histories(), st.builds(random.Random, st.integers(0, 1 << 16)))
 def test_only_what_is_there_matters_not_how_it_came(history, dice):
     store = StateStore()
-    there = list(tell(store, history, lambda: dice.random() < 0.3 and store.snapshot()).values())
+    there = list(feed(store, history, lambda: dice.random() < 0.3 and store.snapshot()).values())
     expected = content(store.snapshot())
     problems = store.problems()
     for _ in range(2):
@@ -65,7 +65,7 @@ def test_only_what_is_there_matters_not_how_it_came(history, dice):
 @given(histories())
 def test_hearing_something_twice_changes_nothing(history):
     store = StateStore()
-    there = tell(store, history)
+    there = feed(store, history)
     before = content(store.snapshot())
     for obj in there.values():
         update(store, obj)
@@ -83,7 +83,7 @@ def test_a_snapshot_stays_as_it_was(history):
         frozen = {name: column.copy() for name, column in arrays(snapshot).items()}
         kept.append((snapshot, frozen, list(snapshot.tasks.name), copy.deepcopy(content(snapshot))))
 
-    tell(store, history, keep)
+    feed(store, history, keep)
     for snapshot, frozen, names, before in kept:
         for name, column in arrays(snapshot).items():
             assert not column.flags.writeable, name
@@ -95,7 +95,7 @@ def test_a_snapshot_stays_as_it_was(history):
 @given(histories())
 def test_the_tables_have_one_row_each(history):
     store = StateStore()
-    tell(store, history)
+    feed(store, history)
     s = store.snapshot()
     for table, size in (("jobs", len(s.jobs.name)), ("tasks", len(s.tasks.name))):
         for (of, name), column in arrays(s).items():
@@ -147,7 +147,7 @@ def test_equal_rows_within_one_generation_mean_the_same(history):
         assert now.revision >= before.revision
         last[0] = now
 
-    tell(store, history, compare)
+    feed(store, history, compare)
 
 
 def test_a_priority_class_is_no_owner():

@@ -75,12 +75,14 @@ class Process:
         leadership, store = Leadership(), StateStore()
         leadership.renew(1e12, "us", 1, "kaisched-default")
         clock, server = world.server.api.clock, world
-        self.outbox = WriteQueue(lambda: world.now_s)
-        self.box = ReportQueue(WEIGHTS, now=lambda: world.now_s)
+        self.write_queue = WriteQueue(lambda: world.now_s)
+        self.report_queue = ReportQueue(WEIGHTS, now=lambda: world.now_s)
         self.cluster = KubernetesCluster(
-            server, leadership, self.outbox, clock, store, note=self._note
+            server, leadership, self.write_queue, clock, store, note=self._note
         )
-        self.reporter = Reporter(server, self.box, clock, store, counts=self.cluster.counts)
+        self.reporter = Reporter(
+            server, self.report_queue, clock, store, counts=self.cluster.counts
+        )
         self.collector = CycleCollector()
         self.loop = Loop(
             self.cluster,
@@ -101,9 +103,9 @@ class Process:
         self.cluster.remember(turn.memory.facts)
         self.reporter.after(turn.snapshot, turn.result)
 
-    def tell(self, change):
-        self.reporter.tell(change)
-        self.cluster.tell(change)
+    def handle(self, change):
+        self.reporter.handle(change)
+        self.cluster.handle(change)
 
 
 class World:
@@ -142,11 +144,11 @@ class World:
 
     def deliver(self):
         while self.server.events:
-            self.tell(self.server.events.popleft())
+            self.handle(self.server.events.popleft())
 
-    def tell(self, change):
-        self.leader.tell(change)
-        self.standby.tell(change)
+    def handle(self, change):
+        self.leader.handle(change)
+        self.standby.handle(change)
 
     def pass_time(self, seconds, step_s):
         """Let turns be taken, writes be sent, and kubelets do what they do."""
@@ -156,7 +158,7 @@ class World:
             self.deliver()
             assert self.leader.loop.cycle() is not None
             assert not self.leader.cluster.bad_news
-            self.leader.outbox.send()
+            self.leader.write_queue.send()
             while self.leader.reporter.step():
                 pass
             self.deliver()
@@ -210,7 +212,7 @@ class World:
             (StorageClass, {"metadata": {"name": tag}, "provisioner": tag}),
         )
         for type_, told in made:
-            self.tell(Change(msgspec.convert(told, type_), is_gone=is_gone))
+            self.handle(Change(msgspec.convert(told, type_), is_gone=is_gone))
 
     def end(self, *, has_succeeded=()):
         """Let all pods go, and their groups."""

@@ -87,7 +87,7 @@ class Cluster:
 
     def __init__(self, nodes=2, queues=("a", "b")):
         self.now_s, self.server = 100.0, Server()
-        self.box = ReportQueue(WEIGHTS, now=lambda: self.now_s)
+        self.report_queue = ReportQueue(WEIGHTS, now=lambda: self.now_s)
         self.store = StateStore()
         self.clock = self.server.api.clock
         self.begin()
@@ -114,10 +114,12 @@ class Cluster:
     def begin(self):
         """Let a process begin to report: the first one, or another after it."""
         self.advice = StandingAdvice()
-        self.reporter = Reporter(self.server, self.box, self.clock, self.store, advice=self.advice)
+        self.reporter = Reporter(
+            self.server, self.report_queue, self.clock, self.store, advice=self.advice
+        )
         for group, plural in (("", "pods"), (GROUP, "podgroups"), (GROUP, "queues")):
             for record in self.server.api.storage.collection((group, plural)).records.values():
-                self.reporter.tell(Change(decode_json(record.body, TYPES[plural])))
+                self.reporter.handle(Change(decode_json(record.body, TYPES[plural])))
 
     # -- what happens ----------------------------------------------------------------------------
 
@@ -167,7 +169,7 @@ class Cluster:
         for _ in range(count):
             change = self.server.events.popleft()
             update(self.store, change.obj, is_gone=change.is_gone)
-            self.reporter.tell(change)
+            self.reporter.handle(change)
 
     def next_cycle(self):
         self.cycle = next_cycle(self, self, self.policy, None, self.clock, self.memory)

@@ -112,18 +112,18 @@ class Server:
         seen, is_gone = self.news[name].popleft()
         if not self.news[name]:
             del self.news[name]
-        return self._tell(seen, is_gone=is_gone)
+        return self._change_of(seen, is_gone=is_gone)
 
     def listed(self):
         """Yield what a fresh list has that was not told, and forget what the watch would tell."""
         self.news.clear()
         for name in sorted(self.told.keys() | self.pods.keys()):
             if name not in self.pods:
-                yield self._tell(self.told[name], is_gone=True)
+                yield self._change_of(self.told[name], is_gone=True)
             elif self.told.get(name) != self.pods[name]:
-                yield self._tell(self.pods[name], is_gone=False)
+                yield self._change_of(self.pods[name], is_gone=False)
 
-    def _tell(self, seen, *, is_gone):
+    def _change_of(self, seen, *, is_gone):
         if not is_gone:
             self.told[seen.name] = seen
             return Change(seen.obj())

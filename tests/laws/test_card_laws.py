@@ -286,14 +286,14 @@ def test_a_batch_is_placed_as_one_by_one(seed, slots):
         batch, single = session_of(snapshot), session_of(snapshot)
         pending = np.flatnonzero(snapshot.tasks.state == TaskState.PENDING)
         tasks = pending[snapshot.tasks.shape_of_task[pending] == shape]
-        vacancy = batch.placement.vacancy(shape)
-        tasks = tasks[: vacancy.total]
+        free = batch.placement.free_capacity(shape)
+        tasks = tasks[: free.total]
         if not tasks.size:
             continue
-        batch.statement().place(tasks, batch.placement.choose(vacancy, len(tasks)), shape)
+        batch.statement().place(tasks, batch.placement.choose(free, len(tasks)), shape)
         statement = single.statement()
         for task in tasks.tolist():
-            (node,) = single.placement.choose(single.placement.vacancy(shape), 1)
+            (node,) = single.placement.choose(single.placement.free_capacity(shape), 1)
             statement.allocate(task, int(node))
         assert state_of(batch) == state_of(single)
 

@@ -37,17 +37,17 @@ def check(seed):
     marks = [0]
     for _ in range(40):
         shape = random.randrange(5)
-        vacancies = [each.placement.vacancy(shape) for each in (quick, anew)]
-        assert vacancies[0].room.tolist() == vacancies[1].room.tolist()
-        codes = [None if it.plan.codes is None else it.plan.codes.tolist() for it in vacancies]
+        both = [each.placement.free_capacity(shape) for each in (quick, anew)]
+        assert both[0].room.tolist() == both[1].room.tolist()
+        codes = [None if it.plan.codes is None else it.plan.codes.tolist() for it in both]
         assert codes[0] == codes[1]
         pending = quick.ledger.state == TaskState.PENDING
         waiting = (pending & (snapshot.tasks.shape_of_task == shape)).nonzero()[0]
-        count = min(random.randint(1, 3), waiting.size, vacancies[0].total)
+        count = min(random.randint(1, 3), waiting.size, both[0].total)
         if count and random.random() < 0.8:
             nodes = [
-                each.placement.choose(vacancy, count)
-                for each, vacancy in zip((quick, anew), vacancies, strict=True)
+                each.placement.choose(free, count)
+                for each, free in zip((quick, anew), both, strict=True)
             ]
             assert np.array_equal(*nodes)
             marks.append(statements[0].checkpoint())
@@ -74,10 +74,10 @@ def test_nodes_that_look_alike_are_counted_together(monkeypatch):
         monkeypatch.setattr("kaisched.framework.session.devices._MANY", many)
         snapshot = make_claimed(9, 4, 4, devices=lambda row: row % 4, counts=(1, 2))
         session = session_of(snapshot)
-        rooms = [session.placement.vacancy(0).room.tolist()]
+        pods_on_node = [session.placement.free_capacity(0).room.tolist()]
         session.statement().place(np.array([0]), np.array([3]), 0)  # a device of node 3 is taken
-        rooms += [session.placement.vacancy(shape).room.tolist() for shape in range(4)]
-        found.append(rooms)
+        pods_on_node += [session.placement.free_capacity(shape).room.tolist() for shape in range(4)]
+        found.append(pods_on_node)
     assert found[0] == found[1]
     assert found[0][0] == [0, 1, 2, 3, 0, 1, 2, 3, 0]
     assert found[0][1] == [0, 1, 2, 2, 0, 1, 2, 3, 0]

@@ -33,11 +33,11 @@ def tried(seed, kind):
     """Place a gang with a constraint and without."""
     case = drawn(seed, kind)
     wish = TopologyConstraint("t", *Random(seed).choice(LEVELS))
-    rooms = (node for nodes in case.rooms.values() for node in nodes)
+    free_nodes = (node for nodes in case.free_nodes.values() for node in nodes)
     return Tried(
         bool(placed(case, wish, IN_A_RACK)),
         bool(placed(case, None, None)),
-        fits(tuple(sorted(rooms)), pods_of(case.parts)),
+        fits(tuple(sorted(free_nodes)), pods_of(case.parts)),
     )
 
 

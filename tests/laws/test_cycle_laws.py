@@ -191,7 +191,7 @@ class Noise:
             elif state[task] == 6 and session.tasks.job_of_task[task] >= 0:
                 statement.evict(task)
             shape = int(session.tasks.shape_of_task[task])
-            session.placement.choose(session.placement.vacancy(shape), rng.randint(1, 3))
+            session.placement.choose(session.placement.free_capacity(shape), rng.randint(1, 3))
             session.placement.best_future(shape)
         statement.rollback()
 

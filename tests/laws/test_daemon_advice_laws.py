@@ -74,8 +74,8 @@ class Daemon:
     """The reporter and the advice of a daemon, in a time of their own."""
 
     def __init__(self):
-        self.server, self.box_s, self.advice = Server(), 0.0, StandingAdvice()
-        self.box = ReportQueue(WEIGHTS, now=lambda: self.box_s)
+        self.server, self.report_queue_s, self.advice = Server(), 0.0, StandingAdvice()
+        self.report_queue = ReportQueue(WEIGHTS, now=lambda: self.report_queue_s)
         self.reporter = None
 
     def see(self, cluster):
@@ -83,12 +83,12 @@ class Daemon:
         store = StateStore()
         store.members = Declared(store.rows, store.pods, store.pools, KNOWN, owner_wait_s=0.0)
         self.reporter = Reporter(
-            self.server, self.box, ManualClock(NOW_S), store, advice=self.advice
+            self.server, self.report_queue, ManualClock(NOW_S), store, advice=self.advice
         )
         for job in cluster.jobs:
             meta = {"name": job.name, "namespace": "default", "uid": job.name}
             group = msgspec.convert({"metadata": meta, "spec": {}}, PodGroup)
-            self.reporter.tell(Change(group))
+            self.reporter.handle(Change(group))
         cluster.load(store.rows)
         return store
 
@@ -102,7 +102,7 @@ class Daemon:
             if self.advice.trials == count and self.advice.left > 0:
                 break
         for _ in range(2 + len(result.records) // 20):  # all have their turn
-            self.box_s += 60.0
+            self.report_queue_s += 60.0
             self.reporter.after(snapshot, result)
             while self.reporter.step():
                 pass

@@ -51,7 +51,7 @@ class Level:
         )
 
     @property
-    def fold(self):
+    def transform(self):
         if self.k is None:
             return None
         usage, k = np.array([self.usage]), self.k
@@ -66,7 +66,7 @@ class Level:
             np.array(self.group, dtype=np.intp),
             self.entitlements,
             np.array([self.unit]),
-            self.fold,
+            self.transform,
         )
         return share[0].tolist(), left[0].tolist()
 
@@ -108,7 +108,7 @@ def levels(draw, groups: int = 3, max_queues: int = 9, deserved=bounds, weight=w
     )
 
 
-def loop_fold(level: Level, members: list[int]):
+def loop_transform(level: Level, members: list[int]):
     if level.k is None:
         return None
     return lambda normal: {
@@ -132,7 +132,9 @@ def test_arrays_and_plain_loop_agree_bit_for_bit(level):
             )
             for i in members
         ]
-        answer = division_loop.divide(total, entitlements, level.unit, loop_fold(level, members))
+        answer = division_loop.divide(
+            total, entitlements, level.unit, loop_transform(level, members)
+        )
         left.append(answer.left)
         for i, share in zip(members, answer.share, strict=True):
             expected[i] = share
@@ -308,10 +310,10 @@ def plain_claims(claims, resource):
 def test_a_tree_of_any_depth_agrees_with_the_plain_loop(drawn, k):
     tree, total, entitlements, unit, usage = drawn
 
-    def fold(resource, queue, group, active, weights):
+    def transform(resource, queue, group, active, weights):
         return np.maximum(0, weights + k * (weights - usage[resource, queue]))
 
-    share = fair_share(tree, total, entitlements, unit, None if k is None else fold)
+    share = fair_share(tree, total, entitlements, unit, None if k is None else transform)
     for r in range(len(total)):
 
         def one(normal, r=r):

@@ -27,7 +27,7 @@ ENOUGH = 0.97
 class Case(NamedTuple):
     """Idle nodes and one gang."""
 
-    rooms: dict
+    free_nodes: dict
     """What is free on each node of a rack, such as A1."""
     parts: tuple
     """The pods of each subgroup, which is in one rack if the gang is nested."""
@@ -42,22 +42,22 @@ def drawn(seed, kind):
         if "one zone" in kind
         else ["A1", "A2", "A3", "B1", "B2", "B3"]
     )
-    rooms = {}
+    free_nodes = {}
     for _ in range(dice.randint(3, 12)):
         rack = dice.choice(racks)
-        rooms[rack] = (*rooms.get(rack, ()), (dice.randint(0, 4), dice.randint(2, 8)))
+        free_nodes[rack] = (*free_nodes.get(rack, ()), (dice.randint(0, 4), dice.randint(2, 8)))
     if kind.startswith("nested"):
         pods = [dice.choice(SHAPES) for _ in range(dice.randint(2, 4))]
-        return Case(rooms, tuple((pod,) * dice.randint(1, 2) for pod in pods), is_nested=True)
+        return Case(free_nodes, tuple((pod,) * dice.randint(1, 2) for pod in pods), is_nested=True)
     pods = [(pod,) for pod in dice.sample(SHAPES, 2) for _ in range(dice.randint(1, 4))]
-    return Case(rooms, tuple(pods), is_nested=False)
+    return Case(free_nodes, tuple(pods), is_nested=False)
 
 
 def placed(case, wish=WISH, of_parts=IN_A_RACK):
     """Run allocate; return the racks of the pods."""
     builder = ClusterBuilder().topology("t", "zone", "rack").queue("a")
-    for rack, rooms in case.rooms.items():
-        for at, (gpu, cpu) in enumerate(rooms):
+    for rack, free_nodes in case.free_nodes.items():
+        for at, (gpu, cpu) in enumerate(free_nodes):
             builder.node(f"{rack}-{at}", gpu=gpu, cpu=cpu, labels={"zone": rack[0], "rack": rack})
     pods = [pod for part in case.parts for pod in part]
     nested = {}
@@ -76,14 +76,14 @@ def placed(case, wish=WISH, of_parts=IN_A_RACK):
 
 
 @lru_cache(maxsize=1 << 16)
-def fits(rooms, pods):
+def fits(free_nodes, pods):
     """Tell whether pods fit on nodes, by trying each node for the first pod."""
     if not pods:
         return True
     (gpu, cpu), rest = pods[0], pods[1:]
-    for at, (gpus, cpus) in enumerate(rooms):
+    for at, (gpus, cpus) in enumerate(free_nodes):
         if gpus >= gpu and cpus >= cpu:
-            left = (*rooms[:at], *rooms[at + 1 :], (gpus - gpu, cpus - cpu))
+            left = (*free_nodes[:at], *free_nodes[at + 1 :], (gpus - gpu, cpus - cpu))
             if fits(tuple(sorted(left)), rest):
                 return True
     return False
@@ -92,12 +92,12 @@ def fits(rooms, pods):
 def holds(case, racks):
     """Tell whether a gang fits in some racks, by trying each rack for each part of a nested one."""
     if not case.is_nested:
-        nodes = (node for rack in racks for node in case.rooms[rack])
+        nodes = (node for rack in racks for node in case.free_nodes[rack])
         return fits(tuple(sorted(nodes)), pods_of(case.parts))
     return any(
         all(
             fits(
-                tuple(sorted(case.rooms[rack])),
+                tuple(sorted(case.free_nodes[rack])),
                 pods_of(part for part, of in zip(case.parts, chosen, strict=True) if of == rack),
             )
             for rack in racks
@@ -114,7 +114,7 @@ def least(case, zones):
     """Return the fewest racks of one of these zones that hold a gang; 0 if none do."""
     for count in range(1, 7):
         for zone in zones:
-            racks = sorted(rack for rack in case.rooms if rack[0] == zone)
+            racks = sorted(rack for rack in case.free_nodes if rack[0] == zone)
             if any(holds(case, some) for some in combinations(racks, count)):
                 return count
     return 0

@@ -35,19 +35,19 @@ def start_for(chosen):
     return start
 
 
-def divided(drawn, start, fold=None):
+def divided(drawn, start, transform=None):
     tree, total, claims, unit, _ = drawn
-    return fair_share(tree, total, claims, unit, fold, start=start)
+    return fair_share(tree, total, claims, unit, transform, start=start)
 
 
 @given(trees(), chosen, st.sampled_from([None, 0.5, 1.0]))
 def test_head_starts_agree_with_the_plain_loop_bit_for_bit(drawn, chosen, k):
     tree, total, claims, unit, usage = drawn
 
-    def fold(resource, queue, group, active, weights):
+    def transform(resource, queue, group, active, weights):
         return np.maximum(0, weights + k * (weights - usage[resource, queue]))
 
-    share = divided(drawn, start_for(chosen), None if k is None else fold)
+    share = divided(drawn, start_for(chosen), None if k is None else transform)
     for r in range(len(total)):
 
         def one(normal, r=r):

@@ -43,7 +43,7 @@ class World:
         }
 
     @property
-    def fold(self):
+    def transform(self):
         plugin = TimeBasedFairshare(
             TimeBasedFairshare.Arguments.model_validate(
                 {
@@ -66,10 +66,10 @@ class World:
         session.state[plugin.name] = plugin.session_open(session)
         return lambda *asked: answer_of(plugin, session, asked)
 
-    def divide(self, fold="plugin") -> list[int]:
+    def divide(self, transform="plugin") -> list[int]:
         total, unit = np.array([self.total]), np.array([GPU])
-        fold = self.fold if fold == "plugin" else fold
-        return fair_share(self.tree, total, self.entitlements, unit, fold)[0].tolist()
+        transform = self.transform if transform == "plugin" else transform
+        return fair_share(self.tree, total, self.entitlements, unit, transform)[0].tolist()
 
     def first(self, queue: int) -> int:
         entitlements = self.entitlements
@@ -180,24 +180,24 @@ def test_what_is_deserved_is_untouched(world):
 
 @given(worlds(depth=1))
 def test_nothing_is_gained_or_lost(world):
-    assert sum(world.divide()) == sum(world.divide(fold=None))
+    assert sum(world.divide()) == sum(world.divide(transform=None))
 
 
 @given(worlds(depth=1, deserved=gpus))
 def test_a_higher_priority_gets_what_it_got_without_history(world):
-    share, plain = world.divide(), world.divide(fold=None)
+    share, plain = world.divide(), world.divide(transform=None)
     high = np.flatnonzero(world.entitlements.priority == 1)
     assert sum(share[q] for q in high) == sum(plain[q] for q in high)
 
 
 @given(worlds())
 def test_at_zero_it_is_off(world):
-    assert replace(world, k=0.0).divide() == world.divide(fold=None)
+    assert replace(world, k=0.0).divide() == world.divide(transform=None)
 
 
 @given(worlds())
 def test_without_usage_it_is_off(world):
-    assert replace(world, parts=world.parts * 0).divide() == world.divide(fold=None)
+    assert replace(world, parts=world.parts * 0).divide() == world.divide(transform=None)
 
 
 @given(worlds(depth=1, deserved=gpus), st.builds(random.Random, st.integers(0, 1 << 16)))

@@ -125,11 +125,11 @@ def test_a_batch_counts_as_one_by_one(seed):
         batch, single = session_of(snapshot), session_of(snapshot)
         pending = np.flatnonzero(snapshot.tasks.state == TaskState.PENDING)
         tasks = pending[snapshot.tasks.shape_of_task[pending] == shape]
-        vacancy = batch.placement.vacancy(shape)
-        tasks = tasks[: vacancy.total]
+        free = batch.placement.free_capacity(shape)
+        tasks = tasks[: free.total]
         if not tasks.size:
             continue
-        nodes = batch.placement.choose(vacancy, len(tasks))
+        nodes = batch.placement.choose(free, len(tasks))
         batch.statement().place(tasks, nodes, shape)
         statement = single.statement()
         for task, node in zip(tasks.tolist(), nodes.tolist(), strict=True):

@@ -33,7 +33,7 @@ class Shard:
 
     def __init__(self, pool, owners):
         self.pool = pool
-        self.store = StateStore(node_pool=pool, owners=owners.seat(pool))
+        self.store = StateStore(node_pool=pool, owners=owners.for_shard(pool))
         self.turns = PoolTurns(self.store)
         self.watch = []
         self.sending = []

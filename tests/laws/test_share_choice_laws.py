@@ -76,15 +76,15 @@ def check_choices(seed, name, moves, nodes=6, slots=12):
         room, node = look_at_all(session, shape)
         quick = session.placement.next_share(shape)
         assert quick is None or (quick == node and room.sum() > 1)
-        vacancy = session.placement.vacancy(shape)
-        assert vacancy.room.tolist() == room.tolist()
-        assert vacancy.total == room.sum()
+        free = session.placement.free_capacity(shape)
+        assert free.room.tolist() == room.tolist()
+        assert free.total == room.sum()
         state, tasks = session.ledger.state, session.tasks
         waiting = ((state == TaskState.PENDING) & (tasks.shape_of_task == shape)).nonzero()[0]
-        if vacancy.total:
-            assert session.placement.choose(vacancy, 1).tolist() == [node]
+        if free.total:
+            assert session.placement.choose(free, 1).tolist() == [node]
             chosen += 1
-        if vacancy.total and waiting.size and random.random() < 0.8:
+        if free.total and waiting.size and random.random() < 0.8:
             one_more = np.bincount([node], minlength=len(room))
             ahead = free_gpus(session, shape, one_more)
             statement.place(waiting[:1], np.array([node]), shape)
@@ -114,12 +114,12 @@ def check_batches(seed, name, nodes=6, slots=12):
     tasks = np.array([store.row_of_task(f"default/{pod.name}") for pod in pods])
     shape = int(snapshot.tasks.shape_of_task[tasks[0]])
     batch, single = session_of(snapshot, name), session_of(snapshot, name)
-    vacancy = batch.placement.vacancy(shape)
-    tasks = tasks[: vacancy.total]
+    free = batch.placement.free_capacity(shape)
+    tasks = tasks[: free.total]
     if not tasks.size:
         return 0
-    nodes = batch.placement.choose(vacancy, len(tasks))
-    extra = np.bincount(nodes, minlength=len(vacancy.room))
+    nodes = batch.placement.choose(free, len(tasks))
+    extra = np.bincount(nodes, minlength=len(free.room))
     ahead = free_gpus(batch, shape, extra)
     batch.statement().place(tasks, nodes, shape)
     statement = single.statement()

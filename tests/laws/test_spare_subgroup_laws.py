@@ -61,10 +61,10 @@ def make_spare(seed: int) -> Cluster:
     def task(name: str, podset: str = "default", *, runs: bool = False) -> Task:
         size = UNIT * dice.choice(sizes)
         made = Task(name, {"cpu": UNIT, "gpu": size}, podset=podset)
-        rooms = [node for node, left in free.items() if left >= size]
-        if not runs or not rooms or dice.random() > 0.93:
+        open_nodes = [node for node, left in free.items() if left >= size]
+        if not runs or not open_nodes or dice.random() > 0.93:
             return made
-        node = dice.choice(rooms)
+        node = dice.choice(open_nodes)
         free[node] -= size
         return replace(made, state=TaskState.RUNNING, node=node)
 

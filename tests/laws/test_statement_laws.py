@@ -49,7 +49,7 @@ class StatementMachine(RuleBasedStateMachine):
         shape = int(shapes[self.any_of(rows, number)])
         same = rows[shapes[rows] == shape][:count]
         placement = self.session.placement
-        nodes = placement.choose(placement.vacancy(shape), len(same))
+        nodes = placement.choose(placement.free_capacity(shape), len(same))
         if nodes is not None:
             self.statement.place(same, nodes, shape)
 
@@ -64,7 +64,7 @@ class StatementMachine(RuleBasedStateMachine):
         placement = self.session.placement
         for task in rows:
             shape = int(self.snapshot.tasks.shape_of_task[task])
-            nodes = placement.choose(placement.vacancy(shape), 1)
+            nodes = placement.choose(placement.free_capacity(shape), 1)
             if nodes is not None:
                 yield task, int(nodes[0]), shape
 

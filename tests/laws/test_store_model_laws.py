@@ -78,13 +78,13 @@ class StoreMachine(RuleBasedStateMachine):
             self.stack.enter_context(patch.object(module, "monotonic_s", lambda: self.now_s))
         self.stack.enter_context(patch.object(rowstore, "_SLACK", 2))
         self.stack.enter_context(structlog.testing.capture_logs())
-        self.server, self.outbox, self.store = Server(), WriteQueue(), StateStore()
+        self.server, self.write_queue, self.store = Server(), WriteQueue(), StateStore()
         leadership = Leadership()
         leadership.renew(1e9)
         self.shard = KubernetesCluster(
-            self.server, leadership, self.outbox, ManualClock(1e9), self.store
+            self.server, leadership, self.write_queue, ManualClock(1e9), self.store
         )
-        self.server.overtake = self.tell_all
+        self.server.overtake = self.handle_all
         self.others = {}
         """Nodes, queues and groups that are there."""
         self.bound = set()
@@ -93,7 +93,7 @@ class StoreMachine(RuleBasedStateMachine):
             self.put(obj)
         for name, gpus in zip(PODS, (3, 2, 4), strict=False):
             self.server.create(name, gpus)
-            self.tell_all(name)
+            self.handle_all(name)
 
     def teardown(self):
         try:
@@ -103,17 +103,17 @@ class StoreMachine(RuleBasedStateMachine):
 
     def put(self, obj):
         self.others[obj.KIND, obj.name] = obj
-        self.shard.tell(Change(obj))
+        self.shard.handle(Change(obj))
 
     def toggle(self, obj):
         if (obj.KIND, obj.name) in self.others:
-            self.shard.tell(Change(self.others.pop((obj.KIND, obj.name)), is_gone=True))
+            self.shard.handle(Change(self.others.pop((obj.KIND, obj.name)), is_gone=True))
         else:
             self.put(obj)
 
-    def tell_all(self, name):
+    def handle_all(self, name):
         while name in self.server.news:
-            self.shard.tell(self.server.next_of(name))
+            self.shard.handle(self.server.next_of(name))
 
     # -- what happens at the server --------------------------------------------------------------
 
@@ -163,18 +163,18 @@ class StoreMachine(RuleBasedStateMachine):
     @rule(number=numbers)
     def the_watch_tells(self, number):
         names = sorted(self.server.news)
-        self.shard.tell(self.server.next_of(names[number % len(names)]))
+        self.shard.handle(self.server.next_of(names[number % len(names)]))
 
     @precondition(lambda self: self.server.told)
     @rule(number=numbers)
     def the_watch_says_it_again(self, number):
         told = self.server.told
-        self.shard.tell(Change(told[sorted(told)[number % len(told)]].obj()))
+        self.shard.handle(Change(told[sorted(told)[number % len(told)]].obj()))
 
     @rule()
     def the_watch_lists_anew(self):
         for change in self.server.listed():
-            self.shard.tell(change)
+            self.shard.handle(change)
 
     # -- what is decided -------------------------------------------------------------------------
 
@@ -222,11 +222,11 @@ class StoreMachine(RuleBasedStateMachine):
 
     # -- what is sent ----------------------------------------------------------------------------
 
-    @precondition(lambda self: self.outbox.works)
+    @precondition(lambda self: self.write_queue.works)
     @rule(number=numbers, fates=st.lists(st.sampled_from(FATES), max_size=2), is_last=st.booleans())
     def something_is_sent(self, number, fates, is_last):
         """Once more later if need be; or never again, as when the lead is lost meanwhile."""
-        works = self.outbox.works
+        works = self.write_queue.works
         work = works.pop(number % len(works))
         self.server.fates = fates
         is_done = work.send() is None
@@ -244,9 +244,9 @@ class StoreMachine(RuleBasedStateMachine):
     )
     def a_bind_meets_trouble(self, number, what, fates, is_evicted):
         """Much at once, since one of it alone does little harm."""
-        before = len(self.outbox.works)
+        before = len(self.write_queue.works)
         self.binds_are_decided(number, is_whole=False)
-        made = self.outbox.works[before:]
+        made = self.write_queue.works[before:]
         for work in made:
             name = work.bind.pod.partition("/")[2]
             if name in self.server.pods:
@@ -255,13 +255,15 @@ class StoreMachine(RuleBasedStateMachine):
             self.evictions_are_decided(number, 1)
         for fate in fates:
             for work in made:
-                if work in self.outbox.works:
-                    self.something_is_sent(self.outbox.works.index(work), [fate], is_last=False)
+                if work in self.write_queue.works:
+                    self.something_is_sent(
+                        self.write_queue.works.index(work), [fate], is_last=False
+                    )
 
-    @precondition(lambda self: self.outbox.works)
+    @precondition(lambda self: self.write_queue.works)
     @rule(number=numbers)
     def something_is_dropped(self, number):
-        self.outbox.works.pop(number % len(self.outbox.works)).drop("full")
+        self.write_queue.works.pop(number % len(self.write_queue.works)).drop("full")
 
     @rule(seconds=st.sampled_from([2.0, 31.0, 70.0]))
     def time_passes(self, seconds):
@@ -305,7 +307,7 @@ class StoreMachine(RuleBasedStateMachine):
             pod = self.server.pods.get(name)
             if pod is not None and (pod.uid, pod.node) == (uid, where) and not pod.has_ended:
                 yield name, uid, where
-        for work in self.outbox.works:
+        for work in self.write_queue.works:
             if isinstance(work, BindWork):
                 name = work.bind.pod.partition("/")[2]
                 pod = self.server.pods.get(name)
@@ -334,18 +336,18 @@ class StoreMachine(RuleBasedStateMachine):
         """All is sent and told: the store is as one that was told what there is now."""
         for _ in range(12):
             for name in list(self.server.news):
-                self.tell_all(name)
+                self.handle_all(name)
             self.now_s += 400.0
             self.shard.snapshot()
-            for work in list(self.outbox.works):
+            for work in list(self.write_queue.works):
                 if work.send() is None:
-                    self.outbox.works.remove(work)
+                    self.write_queue.works.remove(work)
         for name in list(self.server.news):
-            self.tell_all(name)
+            self.handle_all(name)
         self.shard.snapshot()
         self.now_s += 400.0  # who has been seen to leave until here has not ended for too long
         snapshot = self.shard.snapshot()
-        assert not self.outbox.works
+        assert not self.write_queue.works
         assert not any(f"ns/{name}" in self.store.facts.sent for name in PODS)
         fresh = StateStore()
         fresh.facts.stuck.restore(

@@ -146,15 +146,15 @@ def binder(nodes):
         uids = cluster.uids()
         leadership = Leadership()
         leadership.renew(math.inf)
-        outbox = WriteQueue(leadership, writers=8, per_second=100_000, write_s=1.0)
+        write_queue = WriteQueue(leadership, writers=8, per_second=100_000, write_s=1.0)
         writers = Writers(cluster.client, leadership, lambda _: None, structlog.get_logger())
         start_s, cpu_s = time.monotonic(), time.process_time()
         for number, (name, uid) in enumerate(uids.items()):
             bind = Bind(f"{NAMESPACE}/{name}", uid, f"n{number % nodes}", name, 0, 0)
-            outbox.put(BIND, BindWork(writers, bind, GangBinds(name)))
-        until(lambda: time.sleep(0.05) or not outbox.waiting, PATIENCE_S)
+            write_queue.put(BIND, BindWork(writers, bind, GangBinds(name)))
+        until(lambda: time.sleep(0.05) or not write_queue.waiting, PATIENCE_S)
         cpu_s, took_s = time.process_time() - cpu_s, time.monotonic() - start_s
-        outbox.close(1.0)
+        write_queue.close(1.0)
         assert cluster.bound("p") == count
         return cpu_s * 1000 / count, f"{count / took_s:.0f} pods/s"
 

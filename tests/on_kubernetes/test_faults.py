@@ -84,8 +84,8 @@ def test_a05_expired_versions_lead_to_a_new_list(cluster, server, how, monkeypat
     pods = next(it for it in daemon.daemon.reflectors if it.watched.plural == "pods")
     version = cluster.pods()["before"]["metadata"]["resourceVersion"]
     until(lambda: pods._known[f"{cluster.namespace}/before"][1] == version)
-    told, tell = [], pods._tell
-    monkeypatch.setattr(pods, "_tell", lambda change: (told.append(change.obj.name), tell(change)))
+    told, handler = [], pods._handler
+    monkeypatch.setattr(pods, "_handler", lambda it: (told.append(it.obj.name), handler(it)))
     if how == "in the stream":
         server.expire_watches("pods")
     else:

@@ -67,13 +67,13 @@ def test_processes_that_serve_a_pool_each_pass_jobs_on(pools, tmp_path):
     assert placed.pop("small") == "node-one"
     assert set(placed.values()) == {"node-two"}
     pods = pools.pods()
-    marks = {
+    in_pools = {
         it["message"].partition(" ")[0]
         for pod in pods.values()
         for it in pod["status"]["conditions"]
         if it["type"] == "kaisched.io/InNodePool"
     }
-    assert marks == {"one", "two"}
+    assert in_pools == {"one", "two"}
     assert "kaisched.io/lease" in pods["small"]["metadata"]["annotations"]
 
 

@@ -165,7 +165,7 @@ def test_a_reservation_that_the_kubelet_refuses_is_cleared_away_and_tried_elsewh
 
 
 def test_a_pod_that_is_deleted_while_its_gpu_is_reserved_leaves_nothing(running):
-    running.kubelet.tell = lambda pod, gpus: None
+    running.kubelet.record = lambda pod, gpus: None
     running.share("a")
     until(running.reservations)
     running.rig.delete_pod("a")
@@ -174,7 +174,7 @@ def test_a_pod_that_is_deleted_while_its_gpu_is_reserved_leaves_nothing(running)
 
 def test_a_late_agent_is_waited_for_by_all_pods_of_the_card(running):
     told = []
-    running.kubelet.tell = lambda pod, gpus: gpus[0] if told else None
+    running.kubelet.record = lambda pod, gpus: gpus[0] if told else None
     running.share("a")
     until(running.reservations)
     running.share("b")
@@ -196,7 +196,7 @@ def test_what_a_user_writes_on_a_pod_keeps_nobody_from_its_gpu(running):
 
 @pytest.mark.parametrize("told", ["GPU-1,GPU-2", "none at all", ""])
 def test_an_agent_that_tells_no_single_gpu_binds_nothing(running, told):
-    running.kubelet.tell = lambda pod, gpus: told
+    running.kubelet.record = lambda pod, gpus: told
     running.share("a")
     until(
         lambda: any(TOLD in it["metadata"]["annotations"] for it in running.reservations().values())
@@ -228,23 +228,23 @@ def test_no_whole_gpu_is_given_out_while_nothing_holds_a_gpu_in_use(shared):
     first.stop()
     (name,) = shared.reservations()
     shared.rig.must("DELETE", f"{PODS}/{name}", {"gracePeriodSeconds": 0})
-    shared.kubelet.tell = lambda pod, gpus: None
+    shared.kubelet.record = lambda pod, gpus: None
     shared.start()
     shared.rig.pod("whole", "a", 1)
     until(lambda: shared.rig.condition("whole").get("reason") == "Unschedulable")
     assert set(shared.rig.placed()) == {"a"}
-    shared.kubelet.tell = lambda pod, gpus: gpus[0]
+    shared.kubelet.record = lambda pod, gpus: gpus[0]
     shared.sees("whole")
 
 
 def test_a_scheduler_that_starts_anew_goes_on_with_what_the_last_has_begun(shared):
-    shared.kubelet.tell = lambda pod, gpus: None
+    shared.kubelet.record = lambda pod, gpus: None
     shared.kubelet.start()
     first = shared.start()
     shared.share("a")
     (name,) = until(shared.reservations)
     first.stop()
-    shared.kubelet.tell = lambda pod, gpus: gpus[0]
+    shared.kubelet.record = lambda pod, gpus: gpus[0]
     shared.start()
     shared.sees("a")
     assert set(shared.reservations()) == {name}

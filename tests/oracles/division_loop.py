@@ -11,7 +11,7 @@ from math import floor, isfinite
 UNLIMITED = 1 << 62
 
 # Normalised weights of the queues still in the round -> the weights that count, by queue.
-LoopFold = Callable[[dict[int, float]], dict[int, float]]
+LoopTransform = Callable[[dict[int, float]], dict[int, float]]
 # (what is wanted by queue, the surplus) -> what goes to whom ahead of the weights, by queue.
 LoopStart = Callable[[dict[int, int], int], dict[int, int]]
 
@@ -38,14 +38,14 @@ def divide(
     amount: int,
     claims: Sequence[Claim],
     unit: int = 1,
-    fold: LoopFold | None = None,
+    transform: LoopTransform | None = None,
     start: LoopStart | None = None,
 ) -> Result:
     """Divide one resource among the queues of one sibling group (R1 to R9, R25)."""
     share = [
         min(amount if c.deserved == UNLIMITED else c.deserved, c.request, c.limit) for c in claims
     ]
-    return divide_surplus(max(0, amount - sum(share)), share, claims, unit, fold, start)
+    return divide_surplus(max(0, amount - sum(share)), share, claims, unit, transform, start)
 
 
 def divide_surplus(
@@ -53,7 +53,7 @@ def divide_surplus(
     share: Sequence[int],
     claims: Sequence[Claim],
     unit: int = 1,
-    fold: LoopFold | None = None,
+    transform: LoopTransform | None = None,
     start: LoopStart | None = None,
 ) -> Result:
     """Divide the surplus on top of what the queues have (R4 to R9, R25)."""
@@ -63,7 +63,7 @@ def divide_surplus(
         queues = [i for i in by_rank if claims[i].priority == priority]
         if start is not None:
             _give_head_starts(queues, result, claims, start)
-        _share_among(queues, result, claims, unit, fold)
+        _share_among(queues, result, claims, unit, transform)
     return result
 
 
@@ -77,7 +77,7 @@ def _give_head_starts(queues, result, claims, start) -> None:
             result.left -= amount
 
 
-def _share_among(queues, result, claims, unit, fold) -> None:
+def _share_among(queues, result, claims, unit, transform) -> None:
     def need(i: int) -> int:
         return min(claims[i].request, claims[i].limit) - result.share[i]
 
@@ -87,7 +87,7 @@ def _share_among(queues, result, claims, unit, fold) -> None:
 
     active = [i for i in queues if need(i) > 0 and claims[i].weight > 0]
     while result.left > 0 and active:
-        weight = share_weights(active, claims, fold)
+        weight = share_weights(active, claims, transform)
         total = 0.0
         for i in active:
             total += weight[i]
@@ -112,17 +112,17 @@ def _share_among(queues, result, claims, unit, fold) -> None:
 
 
 def share_weights(
-    active: Sequence[int], claims: Sequence[Claim], fold: LoopFold | None
+    active: Sequence[int], claims: Sequence[Claim], transform: LoopTransform | None
 ) -> dict[int, float]:
     """The weights that count in this round (R5, R7)."""
     plain = {i: claims[i].weight for i in active}
-    if fold is None:
+    if transform is None:
         return plain
     total = 0.0
     for i in active:
         total += plain[i]
     normal = {i: plain[i] / total for i in active}
-    answer = fold(normal)
+    answer = transform(normal)
     counts = {
         i: plain[i] if answer[i] == normal[i] else max(answer[i], 0.0) * total for i in active
     }
@@ -135,7 +135,7 @@ def divide_tree(
     total: int,
     claims: Sequence[Claim],
     unit: int = 1,
-    fold: LoopFold | None = None,
+    transform: LoopTransform | None = None,
     start: LoopStart | None = None,
 ) -> list[int]:
     """Divide one resource down a tree (R10); parents come before children, -1 for a root."""
@@ -145,8 +145,8 @@ def divide_tree(
         if not group:
             continue
 
-        def group_fold(normal: dict[int, float], group=group) -> dict[int, float]:
-            answer = fold({group[i]: w for i, w in normal.items()})
+        def group_transform(normal: dict[int, float], group=group) -> dict[int, float]:
+            answer = transform({group[i]: w for i, w in normal.items()})
             return {i: answer[group[i]] for i in normal}
 
         def group_start(wants: dict[int, int], left: int, group=group) -> dict[int, int]:
@@ -157,7 +157,7 @@ def divide_tree(
             total if parent < 0 else share[parent],
             [claims[q] for q in group],
             unit,
-            group_fold if fold else None,
+            group_transform if transform else None,
             group_start if start else None,
         )
         for q, amount in zip(group, divided.share, strict=True):

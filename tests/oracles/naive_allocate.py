@@ -37,7 +37,7 @@ class PlainSession:
         self.fair_tree, self.overdrawn = snapshot.queues.tree, snapshot.overdrawn
         self.over_quota_weights, self.facts_before = policy.over_quota_weights, {}
         self.hints, self.found, self.state, self.failures = {}, {}, {}, []
-        self.usage, self.fold, self.head_start = None, None, None
+        self.usage, self.weight_transform, self.head_start = None, None, None
         self.barred, self.held_stuck = set(), None
         self.ask = policy.questions
         self.ledger = self._ledger(np.array(state), np.array(node_of_task))
@@ -139,12 +139,14 @@ class PlainSession:
         return self._pods(shape, self.ledger.idle + self.ledger.releasing)
 
     def _pods(self, shape, free):
-        rooms = np.full(len(self.nodes), HUGE, np.int64)
+        pods_on_node = np.full(len(self.nodes), HUGE, np.int64)
         for node in range(len(self.nodes)):
             for resource, asked in enumerate(self.shapes.request[:, shape].tolist()):
                 if asked:
-                    rooms[node] = min(rooms[node], max(0, int(free[resource, node]) // asked))
-        return rooms
+                    pods_on_node[node] = min(
+                        pods_on_node[node], max(0, int(free[resource, node]) // asked)
+                    )
+        return pods_on_node
 
     def pending_of(self, job):
         return self.ledger.job_pending[job]

@@ -1,7 +1,7 @@
 """Exact fair division in real numbers: sort by need over weight, raise the water once.
 
-No rounds, no units, no fold: the answer that the rounds of kaisched.core approach when the
-unit is small beside the amounts. A different algorithm on purpose.
+No rounds, no units, no weight transform: the answer that the rounds of kaisched.core approach when
+the unit is small beside the amounts. A different algorithm on purpose.
 """
 
 from collections.abc import Sequence

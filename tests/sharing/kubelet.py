@@ -24,7 +24,7 @@ class Kubelet:
         """Pod UID to what its containers saw when they started."""
         self.waits = {}
         """Pod UID to why its containers cannot be made."""
-        self.tell = lambda pod, gpus: ",".join(gpus)
+        self.record = lambda pod, gpus: ",".join(gpus)
         """What the agent in a reservation pod tells of its GPUs; None for nothing, for now."""
         self.begins = lambda pod, gpus: None
         """Called when the containers of a pod start and see these GPUs."""
@@ -83,7 +83,7 @@ class Kubelet:
         elif phase == "Pending":
             self._start(pod, node, path)
         elif is_agent(pod) and TOLD not in (meta.get("annotations") or {}):
-            told = self.tell(pod, self.plugin.of(meta["uid"]))
+            told = self.record(pod, self.plugin.of(meta["uid"]))
             if told is not None:
                 notes = {"metadata": {"uid": meta["uid"], "annotations": {TOLD: told}}}
                 self._client.call("PATCH", path, body=notes, content_type=MERGE)

@@ -51,7 +51,7 @@ class Run:
         self.ledger = Ledger(self.kubelet, CARD_MIB)
         self._due, self._made, self._telling = {}, 0, {}
         self._tell_chance = random.Random(self._chance.random())
-        self.kubelet.tell = self._tell
+        self.kubelet.record = self._record
 
     # -- beginning and end -----------------------------------------------------------------------
 
@@ -89,7 +89,7 @@ class Run:
 
     # -- agents ----------------------------------------------------------------------------------
 
-    def _tell(self, pod, gpus):
+    def _record(self, pod, gpus):
         """Tell after a while; some agents never do, some tell what is no UUID, some are killed."""
         uid, chance = pod["metadata"]["uid"], self._tell_chance
         if uid not in self._telling:

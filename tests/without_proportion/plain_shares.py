@@ -82,7 +82,7 @@ class PlainShares(Plugin):
             session.total,
             entitlements,
             session.axis.unit,
-            session.fold,
+            session.weight_transform,
             start=session.head_start,
             weight_mode="quota" if session.over_quota_weights == "quota" else "equal",
         )

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from kaisched.core.axis import RowVec
     from kaisched.core.claims.model import Result
     from kaisched.core.claims.table import ClaimTable
-    from kaisched.framework.session.capacity import Asked, NodeRoom
+    from kaisched.framework.session.capacity import Asked, NodeCapacity
     from kaisched.framework.session.session import Session
     from kaisched.framework.session.statement import Statement
     from kaisched.framework.session.units import Claim, Unit
@@ -66,7 +66,7 @@ class Need:
         self._capacity = session.capacity
         self._node_of_task = session.ledger.node_of_task
         self.future = future
-        self._rooms: dict[int, NodeRoom] = {}
+        self._rooms: dict[int, NodeCapacity] = {}
         self._requests: dict[int, Asked] = {}
         self.count = count
         self.total = future.total

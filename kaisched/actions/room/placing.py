@@ -212,10 +212,10 @@ def _are_counted(session: Session, tasks: RowVec) -> bool:
     """Tell whether there is room for the pods kind by kind: if not, no order of them would do."""
     placement = session.placement
     has_releasing = session.capacity.has_releasing
-    room_of = placement.future_vacancy if has_releasing else placement.vacancy
+    free_of = placement.future_capacity if has_releasing else placement.free_capacity
     shapes, counts = np.unique(session.tasks.shape_of_task[tasks], return_counts=True)
     pairs = zip(shapes.tolist(), counts.tolist(), strict=True)
-    return len(shapes) > 1 and all(room_of(shape).total >= count for shape, count in pairs)
+    return len(shapes) > 1 and all(free_of(shape).total >= count for shape, count in pairs)
 
 
 def by_size(session: Session, tasks: RowVec) -> Iterator[Callable[[RowVec], int]]:
@@ -491,9 +491,9 @@ def place_packed(
 def _chosen(session: Session, tasks: RowVec, *, is_later: bool) -> Chosen | None:
     """Choose nodes; None if there is too little kind by kind, or no choice is found."""
     capacity, placement = session.capacity, session.placement
-    room_of = placement.future_vacancy if is_later else placement.vacancy
+    free_of = placement.future_capacity if is_later else placement.free_capacity
     shapes, counts = (np.array(each) for each in zip(*shapes_of(session, tasks), strict=True))
-    room = np.stack([room_of(shape).room for shape in shapes.tolist()])
+    room = np.stack([free_of(shape).room for shape in shapes.tolist()])
     if (room.sum(axis=1) < counts).any():
         return None
     rows = np.flatnonzero(room.any(axis=0))
@@ -526,9 +526,9 @@ def _put_packed(
     for shape, nodes in chosen.items():
         pairs = as_neighbours(session, tasks[shapes == shape], nodes, placement.neighbours)
         for task, node in zip(*(each.tolist() for each in pairs), strict=True):
-            if placement.vacancy(shape).room[node] > 0:
+            if placement.free_capacity(shape).room[node] > 0:
                 statement.allocate(task, node)
-            elif is_later and placement.future_vacancy(shape).room[node] > 0:
+            elif is_later and placement.future_capacity(shape).room[node] > 0:
                 statement.pipeline(task, node)
             else:
                 return False
@@ -645,8 +645,8 @@ def _put_on(
 ) -> bool:
     """Place or promise a pod on a node; False where it has no room, or a plugin says no."""
     placement, shape = session.placement, int(session.tasks.shape_of_task[task])
-    room_of = placement.future_vacancy if is_later else placement.vacancy
-    if room_of(shape).room[node] <= 0:
+    free_of = placement.future_capacity if is_later else placement.free_capacity
+    if free_of(shape).room[node] <= 0:
         return False
     (statement.pipeline if is_later else statement.allocate)(task, node)
     return True
@@ -700,8 +700,8 @@ class _OnDevices:
         """By node, what their claims get."""
         self._shape: list[int] = shapes[order].tolist()
         self._asked = {shape: capacity.asked(shape) for shape in self._shape}
-        room_of = placement.future_vacancy if is_later else placement.vacancy
-        self._rows = {shape: np.flatnonzero(room_of(shape).room).tolist() for shape in self._asked}
+        free_of = placement.future_capacity if is_later else placement.free_capacity
+        self._rows = {shape: np.flatnonzero(free_of(shape).room).tolist() for shape in self._asked}
         rows = np.unique(np.concatenate([*self._rows.values()])).astype(np.int64)
         free = capacity.free()[:, rows] if is_later else capacity.unpromised(rows)
         self._free = dict(zip(rows.tolist(), free.T.tolist(), strict=True))
@@ -751,8 +751,8 @@ def _card_packing(
     A kind of pods is a shape and the node that they have, -1 for any.
     """
     request = session.shapes.request
-    room_of = session.placement.future_vacancy if is_later else session.placement.vacancy
-    room = np.stack([room_of(shape).room > 0 for shape, _ in kinds])
+    free_of = session.placement.future_capacity if is_later else session.placement.free_capacity
+    room = np.stack([free_of(shape).room > 0 for shape, _ in kinds])
     for number, (_, node) in enumerate(kinds):
         if node >= 0:
             room[number, np.arange(room.shape[1]) != node] = False
@@ -878,7 +878,7 @@ def _place_idle(session: Session, statement: Statement, tasks: RowVec) -> bool:
             if not _place_spread(session, statement, tasks[start:end]):
                 return False
             continue
-        nodes = placement.choose(placement.vacancy(shape), end - start)
+        nodes = placement.choose(placement.free_capacity(shape), end - start)
         if nodes is None:
             return False
         group, nodes = as_neighbours(session, tasks[start:end], nodes, placement.neighbours)
@@ -891,14 +891,16 @@ def _place_spread(session: Session, statement: Statement, tasks: RowVec) -> bool
     shape, placement = int(session.tasks.shape_of_task[tasks[0]]), session.placement
     # A bound of the set counts the whole batch: then the nodes are chosen before, and checked.
     chosen = (
-        placement.choose(placement.vacancy(shape), len(tasks)) if _is_bounded(session) else None
+        placement.choose(placement.free_capacity(shape), len(tasks))
+        if _is_bounded(session)
+        else None
     )
     if _is_bounded(session) and chosen is None:
         return False
     for at, task in enumerate(tasks.tolist()):
-        vacancy = placement.vacancy(shape)
-        node = placement.choose(vacancy, 1) if chosen is None else chosen[at : at + 1]
-        if node is None or vacancy.room[node[0]] <= 0:
+        free = placement.free_capacity(shape)
+        node = placement.choose(free, 1) if chosen is None else chosen[at : at + 1]
+        if node is None or free.room[node[0]] <= 0:
             return False
         statement.allocate(task, int(node[0]))
     return True
@@ -946,10 +948,11 @@ def _place_future_by_shape(session: Session, statement: Statement, tasks: RowVec
             return False
         some, nodes = as_neighbours(session, some, nodes, session.placement.neighbours)
         for task, node in zip(some.tolist(), nodes.tolist(), strict=True):
-            if session.placement.vacancy(shape).room[node] > 0:
+            if session.placement.free_capacity(shape).room[node] > 0:
                 statement.allocate(task, node)
             elif (
-                is_spread(session, shape) and not session.placement.future_vacancy(shape).room[node]
+                is_spread(session, shape)
+                and not session.placement.future_capacity(shape).room[node]
             ):
                 return False
             else:

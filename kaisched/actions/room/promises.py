@@ -182,7 +182,7 @@ def _keep(session: Session, job: int, batch: RowVec) -> bool:
 def _put(session: Session, statement: Statement, task: int, node: int) -> bool:
     """Place one pod on its node, now or once the node has room; False when neither is possible."""
     shape = int(session.tasks.shape_of_task[task])
-    plan, room, _, _ = session.placement.vacancy(shape)
+    plan, room, _, _ = session.placement.free_capacity(shape)
     code = 0 if plan.codes is None else int(plan.codes[node])
     if code and code not in PASSING:
         return False

@@ -21,7 +21,7 @@ from kaisched.cluster.claims.generated import (
     GeneratedClaims,
     ShareClaims,
     Waiting,
-    draft_key,
+    generated_key,
 )
 from kaisched.cluster.claims.gpus import (
     OfferedDevices,
@@ -132,7 +132,7 @@ class DeviceClaims:
 
     @property
     def is_read(self) -> bool:
-        """Whether anybody means to say which such objects there are."""
+        """Whether these objects are read at all."""
         return self._has_objects if self.reading == BY_OBJECTS else self.reading != OFF
 
     @property
@@ -220,7 +220,7 @@ class DeviceClaims:
 
     def _note_sent(self, claim: ResourceClaim) -> None:
         """Note that a claim shows an allocation, or is another than the one that got one."""
-        for key, uid in self.generated.drafts_of(claim):
+        for key, uid in self.generated.keys_of(claim):
             made = self.sent.get(key, uid)
             if made is not None and claim.status.allocation is not None:
                 made.is_seen = True
@@ -244,7 +244,7 @@ class DeviceClaims:
 
     def claim(self, key: str) -> ResourceClaim | None:
         """Return a claim, also one that no server has yet; None if there is none."""
-        return self.generated.drafted(key) or self._claims.get(key)
+        return self.generated.unwritten_claim(key) or self._claims.get(key)
 
     def users_of(self, key: str) -> list[str]:
         """Return the pods that use a claim, by name."""
@@ -289,8 +289,8 @@ class DeviceClaims:
                     self.generated.changed.update(self.users_of(key))
             if sent is not None:
                 sent.pods.add((pod.key, pod.uid))
-                draft = self.generated.drafts.get(key)
-                wanted.append(Wanted(key, uid, sent.allocation, is_new=True, draft=draft))
+                generated = self.generated.unwritten.get(key)
+                wanted.append(Wanted(key, uid, sent.allocation, is_new=True, generated=generated))
             else:
                 wanted.append(Wanted(key, uid, None if claim is None else claim.status.allocation))
         return wanted
@@ -328,7 +328,7 @@ class DeviceClaims:
     def was_read(
         self, key: str, uid: str, allocation: ClaimAllocation | None, now_s: float
     ) -> None:
-        """Take in what a claim has that was read since nobody knew; None also if it is gone."""
+        """Record the allocation of a claim that was read again; None also if it is gone."""
         sent = self.sent.get(key, uid)
         if sent is None or sent.pods:
             return
@@ -341,7 +341,7 @@ class DeviceClaims:
             self._hold(self._claims[key])
 
     def left_over(self, is_waiting: Callable[[PodRow], bool]) -> list[Leftover]:
-        """Return claims whose devices only pods have that wait, after a cycle."""
+        """Return the allocated claims that only waiting pods use, after a cycle."""
         return self.leftovers.found(self._claims, self.users, self.sent, is_waiting)
 
     # -- pods ------------------------------------------------------------------------------------
@@ -351,7 +351,7 @@ class DeviceClaims:
         return pod in self._uid_of_pod
 
     def noted(self, pod: PodRow) -> tuple[PodRow, list[str]]:
-        """Take in a pod that uses claims, or that has come in the place of one.
+        """Record a pod that uses claims, or that replaces one.
 
         Return it with what its claims demand, and the others that it may matter to.
         """
@@ -363,7 +363,7 @@ class DeviceClaims:
             return pod, rivals
         self._uid_of_pod[pod.key] = pod.uid
         if pod.extended and self.reading != OFF:
-            pod = self.generated.noted(pod, is_sent=draft_key(pod.key, pod.uid) in self.sent)
+            pod = self.generated.noted(pod, is_sent=generated_key(pod.key, pod.uid) in self.sent)
         self.shares.note(pod)
         if not pod.device_claims and pod.key not in self._keys_of_pod:
             return pod, rivals

@@ -15,7 +15,7 @@ from kaisched.cluster.claims.gpus import (
     bridging_of,
     classes_of,
 )
-from kaisched.cluster.claims.sent import Draft, GeneratedSpec, Mapped, PodId, SentClaims
+from kaisched.cluster.claims.sent import GeneratedClaim, GeneratedSpec, Mapped, PodId, SentClaims
 from kaisched.cluster.columns import set_or_drop
 from kaisched.cluster.pods import DeviceClaimRef, PodRow
 from kaisched.core.claims.model import ClaimError
@@ -32,7 +32,7 @@ from kaisched.objects.gpus import CLAIM, MEMORY, PREFIX, ShareClaim, claim_spec,
 from kaisched.objects.requests import IMPLICIT, ResourceAsk, is_extended
 from kaisched.objects.wire import ObjectMeta, OwnerReference
 
-# -- drafts ----------------------------------------------------------------------------------------
+# -- generated claims ------------------------------------------------------------------------------
 
 NOTE: Final = "resource.kubernetes.io/extended-resource-claim"
 """The annotation of such claims; its value is ``true``."""
@@ -127,9 +127,9 @@ def generated_name(pod: str, uid: str) -> str:
     return f"{pod[:_LONGEST].rstrip('-.')}-{LABEL}-{mark}"
 
 
-def made_claim(draft: ResourceClaim) -> ResourceClaim:
+def made_claim(generated: ResourceClaim) -> ResourceClaim:
     """Return a claim that no server has as it is to be made."""
-    meta = draft.metadata
+    meta = generated.metadata
     pod, _, _ = meta.name.partition("/")
     made = ObjectMeta(
         name=generated_name(pod, meta.uid),
@@ -137,18 +137,18 @@ def made_claim(draft: ResourceClaim) -> ResourceClaim:
         annotations={NOTE: "true"},
         owner_references=meta.owner_references,
     )
-    return ResourceClaim(metadata=made, spec=draft.spec)
+    return ResourceClaim(metadata=made, spec=generated.spec)
 
 
-def draft_key(pod: str, uid: str) -> str:
-    """Return the key of the draft of a pod's claim, which no object can have."""
+def generated_key(pod: str, uid: str) -> str:
+    """Return the key of a pod's claim before a server has it, which no object can have."""
     return f"{pod}/{LABEL}/{uid}"
 
 
 def shown(key: str) -> str:
     """Return what a claim is called in texts, also one that no server has."""
-    pod, is_draft, _ = key.partition(f"/{LABEL}/")
-    return f"the claim of pod {pod} for extended resources" if is_draft else f"claim {key}"
+    pod, is_unwritten, _ = key.partition(f"/{LABEL}/")
+    return f"the claim of pod {pod} for extended resources" if is_unwritten else f"claim {key}"
 
 
 def owner_of(pod: str, uid: str) -> OwnerReference:
@@ -158,8 +158,8 @@ def owner_of(pod: str, uid: str) -> OwnerReference:
 
 
 # -- claims for extended resources -----------------------------------------------------------------
-# A pod with such resources has one claim for all of them. Until its pod is bound it is a draft,
-# known here only, under a key that no object can have.
+# A pod with such resources has one claim for all of them. Until its pod is bound it is known here
+# only, under a key that no object can have.
 
 
 class GeneratedClaims:
@@ -172,12 +172,12 @@ class GeneratedClaims:
         """The resource that some nodes offer by a device plugin and others by claims."""
         self.pods: dict[str, PodRow] = {}
         """Those that ask for extended resources."""
-        self.drafts: dict[str, Draft] = {}
+        self.unwritten: dict[str, GeneratedClaim] = {}
         """By key, claims that no server has."""
         self.clearing: set[str] = set()
         """Pods whose claim is being given back: they wait."""
         self.changed: set[str] = set()
-        """Pods whose draft has become a claim."""
+        """Pods whose generated claim a server has got."""
         self._claims: dict[str, ResourceClaim] = {}
         """By UID of the pod, the claim that a server has."""
         self.suspects: dict[str, PodId] = {}
@@ -189,7 +189,7 @@ class GeneratedClaims:
         self._offered: set[str] = set()
         """Resources that nodes offer without claims."""
         self._kept: set[str] = set()
-        """Drafts of pods that have a node and no claim: they could get one elsewhere."""
+        """Claims of pods that have a node and none at the server: they may get one elsewhere."""
         self._looked_at: tuple[object, ...] = ()
         """What there was when the bridged resource was looked for."""
 
@@ -207,7 +207,7 @@ class GeneratedClaims:
         self._counted = -1
 
     def update_claim(self, claim: ResourceClaim, *, is_gone: bool = False) -> list[str]:
-        """Take in a claim of a server, or drop it; return the pod whose it is."""
+        """Record a claim of the server, or drop it; return its pod."""
         found = []
         if is_gone:
             self.suspects.pop(claim.key, None)
@@ -220,22 +220,22 @@ class GeneratedClaims:
             found.append(f"{claim.metadata.namespace}/{owner.name}")
         return found
 
-    def drafted(self, key: str) -> ResourceClaim | None:
+    def unwritten_claim(self, key: str) -> ResourceClaim | None:
         """Return a claim that no server has yet."""
-        draft = self.drafts.get(key)
-        return None if draft is None else draft.claim
+        found = self.unwritten.get(key)
+        return None if found is None else found.claim
 
-    def drafts_of(self, claim: ResourceClaim) -> list[tuple[str, str]]:
+    def keys_of(self, claim: ResourceClaim) -> list[tuple[str, str]]:
         """Return (key, UID) of what a claim of a server was before it was made."""
         if not is_generated(claim):
             return []
         namespace, owners = claim.metadata.namespace, claim.metadata.owner_references
-        return [(draft_key(f"{namespace}/{it.name}", it.uid), it.uid) for it in owners]
+        return [(generated_key(f"{namespace}/{it.name}", it.uid), it.uid) for it in owners]
 
     def as_made(self, key: str) -> ResourceClaim | None:
         """Return a claim that was to be made, as a server would have it."""
-        draft = self.drafts.get(key)
-        return None if draft is None else made_claim(draft.claim)
+        found = self.unwritten.get(key)
+        return None if found is None else made_claim(found.claim)
 
     def count(self, gpus: OfferedDevices) -> list[str]:
         """Note which resources nodes offer without claims; return the pods that it matters to."""
@@ -282,7 +282,7 @@ class GeneratedClaims:
         if refs != pod.device_claims or pod.asked is not None:
             pod = replace(pod, device_claims=refs, request=asked, asked=None)
         self.pods[pod.key] = pod
-        key = draft_key(pod.key, pod.uid)
+        key = generated_key(pod.key, pod.uid)
         bridged = classes_of(pod.extended, self.bridging, self._classes)
         classes = bridged or self._classes_of(pod)
         made = self._claims.get(pod.uid)
@@ -290,11 +290,12 @@ class GeneratedClaims:
             self.suspects[made.key] = pod.key, pod.uid
         is_kept = bool(bridged and pod.node and pod.is_ours and not is_sent and made is None)
         (self._kept.add if is_kept else self._kept.discard)(key)
-        draft = self.drafts.get(key) if is_sent else None  # as it was sent, whatever the class is
-        if draft is None and classes and (not pod.node or is_sent or is_kept):
-            draft = self._draft(key, pod, classes)
-        if draft is not None:
-            name, given = key.partition("/")[2], resources_of(draft.generated)
+        # As it was sent, whatever the class is.
+        claim = self.unwritten.get(key) if is_sent else None
+        if claim is None and classes and (not pod.node or is_sent or is_kept):
+            claim = self._generate(key, pod, classes)
+        if claim is not None:
+            name, given = key.partition("/")[2], resources_of(claim.content)
         elif made is not None and pod.node:
             name, given = made.name, resources_in(made, pod.extended)
         else:
@@ -314,7 +315,7 @@ class GeneratedClaims:
         """Tell whether a waiting pod has no claim of an earlier try, or could use it anywhere."""
         if pod.key in self.clearing:
             return False
-        is_open = bool(pod.node) or draft_key(pod.key, pod.uid) in sent
+        is_open = bool(pod.node) or generated_key(pod.key, pod.uid) in sent
         is_bridged = any(it.unless_plugin for it in pod.device_claims)
         return is_open or not is_bridged or pod.uid not in self._claims
 
@@ -330,10 +331,10 @@ class GeneratedClaims:
                 found[ask.resource] = self._classes[ask.resource]
         return found
 
-    def _draft(self, key: str, pod: PodRow, classes: Mapping[str, str]) -> Draft:
+    def _generate(self, key: str, pod: PodRow, classes: Mapping[str, str]) -> GeneratedClaim:
         generated = generated_for(pod.extended, classes)
-        known = self.drafts.get(key)
-        if known is not None and known.generated == generated:
+        known = self.unwritten.get(key)
+        if known is not None and known.content == generated:
             return known
         namespace, _, name = key.partition("/")
         meta = ObjectMeta(
@@ -342,7 +343,7 @@ class GeneratedClaims:
             uid=pod.uid,
             owner_references=[owner_of(pod.key, pod.uid)],
         )
-        made = self.drafts[key] = Draft(
+        made = self.unwritten[key] = GeneratedClaim(
             ResourceClaim(metadata=meta, spec=generated.spec), generated
         )
         return made
@@ -352,23 +353,23 @@ class GeneratedClaims:
         found = self.pods.pop(pod, None)
         if found is None:
             return
-        key = draft_key(pod, found.uid)
+        key = generated_key(pod, found.uid)
         self._kept.discard(key)
         if key not in sent:
-            self.drafts.pop(key, None)
+            self.unwritten.pop(key, None)
 
     def settle(self, sent: SentClaims, doubtful: list[str]) -> list[str]:
         """Forget allocations of claims that were to be made, where their binds came to nothing.
 
-        Return the drafts that nothing is on its way for; none of them stays among the doubtful.
+        Return the unwritten ones that nothing is on its way for; none of them stays doubtful.
         """
-        for key in [it for it in doubtful if it in self.drafts]:
+        for key in [it for it in doubtful if it in self.unwritten]:
             doubtful.remove(key)
             pod = self._pod_of(key)
             if pod is None or not pod.node:
                 sent.drop(key)  # else it is kept until its claim is seen
                 self.changed |= set() if pod is None else {pod.key}
-        return [key for key in self.drafts if key not in sent and self._is_done(key)]
+        return [key for key in self.unwritten if key not in sent and self._is_done(key)]
 
     def _is_done(self, key: str) -> bool:
         pod = self._pod_of(key)
@@ -379,12 +380,12 @@ class GeneratedClaims:
         pod = self.pods.get(f"{namespace}/{name}")
         return pod if pod is not None and pod.uid == uid else None
 
-    def drop(self, drafts: list[str]) -> None:
-        """Drop drafts; their pods are to be looked at again."""
-        for key in drafts:
+    def drop(self, unwritten: list[str]) -> None:
+        """Drop unwritten claims; their pods are to be looked at again."""
+        for key in unwritten:
             if self._pod_of(key) is not None:
                 self.changed.add("/".join(key.split("/", 2)[:2]))
-            del self.drafts[key]
+            del self.unwritten[key]
 
     def left_over(self, is_waiting: Callable[[PodRow], bool]) -> list[tuple[str, PodRow]]:
         """Return claims with their pods, which wait: failed binds left them so."""
@@ -493,7 +494,7 @@ class ShareClaims:
         raise Waiting(f"{_foreign(share)}: delete it, and make the pod anew")
 
     def wanted(self, is_ours: Callable[[str], bool]) -> Iterable[ResourceClaimTemplate]:
-        """Yield the templates that pods wait for and nobody has made, by name.
+        """Yield the missing templates that pods wait for, by name.
 
         Args:
             is_ours: tells whether a pod is one that is placed here.
@@ -512,7 +513,7 @@ class ShareClaims:
     # -- what a share asks for -------------------------------------------------------------------
 
     def _why_unknown(self, share: ShareClaim) -> str:
-        """Return why nobody can say what a share asks for, or an empty text."""
+        """Return why the request of a share is unknown, or an empty text."""
         sizes = sorted({it // _MIB for it in self._devices.sizes(self.device_class, MEMORY)})
         if not sizes:
             return (

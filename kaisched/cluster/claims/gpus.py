@@ -143,7 +143,7 @@ class SharedDevices:
         return frozenset(it for it in found if it > 0)
 
     def _of_one(self, ask: Ask, selectors: Selectors) -> Gpus:
-        """Return the least of a node, and the most in a queue, that one device comes to."""
+        """Return the least that one device counts on a node, and the most in a queue."""
         parts = []
         expressions = [selectors(it) for it in ask.selectors]
         if len(self._distinct(expressions)) * sum(it.weight for it in expressions) > _MOST_ASKED:
@@ -384,7 +384,7 @@ class OfferedDevices:
         return self._fewest[key][0]
 
     def _is_fewest_other(self) -> bool:
-        """Count anew what requests for all devices come to; return whether any has changed."""
+        """Count requests for all devices again; return whether any count has changed."""
         before = self._fewest
         self._fewest = {
             key: (self._fewest_of(key, selectors), selectors)

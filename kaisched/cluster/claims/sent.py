@@ -29,11 +29,11 @@ class GeneratedSpec(NamedTuple):
     mappings: tuple[Mapped, ...]
 
 
-class Draft(NamedTuple):
+class GeneratedClaim(NamedTuple):
     """A claim that no server has yet."""
 
     claim: ResourceClaim
-    generated: GeneratedSpec
+    content: GeneratedSpec
 
 
 PodId = tuple[str, str]
@@ -49,7 +49,7 @@ class Wanted(NamedTuple):
     allocation: ClaimAllocation | None
     is_new: bool = False
     """Whether the allocation is to be written; else the claim has it already."""
-    draft: Draft | None = None
+    generated: GeneratedClaim | None = None
     """The claim that is to be made first."""
 
 
@@ -105,7 +105,7 @@ class SentClaims:
         self._sent.pop(key, None)
 
     def settled(self, is_open: Callable[[PodId], bool], now_s: float) -> list[str]:
-        """Forget what claims show and nobody writes any more.
+        """Forget allocations that claims show and no bind writes any more.
 
         Return the claims to be read, since it is not known what became of their allocation.
         """
@@ -135,7 +135,7 @@ class Leftover(NamedTuple):
 
 
 class Leftovers:
-    """Finds such claims among those that may be."""
+    """Finds the claims that are left over."""
 
     def __init__(self) -> None:
         """Know none."""

@@ -154,7 +154,7 @@ class Doubt:
         self._since_s = self._last_s = -math.inf
 
     def is_due(self) -> bool:
-        """Tell whether to doubt a refusal that has just come."""
+        """Tell whether a refusal is to be verified."""
         is_ready, now_s = self._is_ready(), self._now_s()
         if is_ready:
             # The server may have become ready since its answers to several threads.

@@ -29,12 +29,12 @@ from kaisched.cluster.kubernetes.evictor import EvictionPlan, Evictor, EvictWork
 from kaisched.cluster.kubernetes.kueue import KueueTranslator
 from kaisched.cluster.kubernetes.leader_election import Leadership
 from kaisched.cluster.kubernetes.pods import (
-    HOPES,
+    MAY_RECOVER,
     STALE_GANGS,
     News,
     Note,
     PoolConditionWrite,
-    StaleMarks,
+    StaleConditions,
     StatusPatch,
     Writers,
     later_leader,
@@ -62,8 +62,8 @@ answer, when the server went away, waits so long for its last pod."""
 class KubernetesCluster:
     """The snapshot source and intent sink of one shard.
 
-    ``tell``, ``post`` and ``wake`` may be called from any thread. ``wake`` is called after changes
-    that may change a decision. ``on_overthrown`` is called with the reason when another process
+    ``handle``, ``post`` and ``wake`` may be called from any thread. ``wake`` is called after what
+    may change a decision. ``on_overthrown`` is called with the reason when another process
     turns out to lead the shard. ``bad_news`` counts changes that the store could not take in: bugs,
     each of them logged. ``kept``, if set before any change, keeps every object for :meth:`state`.
     """
@@ -114,7 +114,9 @@ class KubernetesCluster:
         self._protected: dict[tuple[str, str], float] = {}
         self._plans, self._backends = Plans(), (VolumeBackend(), *backends)
         self._evictor = Evictor(self._writers, self._protect, store.ours.has_tenants)
-        self._marks = StaleMarks(self._writers, lambda work: queue.put(NOMINATE, work))
+        self._stale_conditions = StaleConditions(
+            self._writers, lambda work: queue.put(NOMINATE, work)
+        )
         self._nominated: dict[str, str] = {}  # by the last cycle, and not by a plan
         self._observed: set[tuple[str, str, str]] = set()
         self._filter, self._reads, self._store_lock = ChangeFilter(), Reads(), threading.Lock()
@@ -131,7 +133,7 @@ class KubernetesCluster:
 
     # -- changes ---------------------------------------------------------------------------------
 
-    def tell(self, change: Change) -> None:
+    def handle(self, change: Change) -> None:
         """Queue a change for the next snapshot, and wake the loop if it may matter."""
         self._plans.observe(change)
         self._news.append(change)
@@ -324,10 +326,10 @@ class KubernetesCluster:
         return isinstance(book.owners, OwnersByCondition) and book.job_of(bind.pod) != ""
 
     def put_pool_condition(
-        self, mark: PoolCondition, settled: Callable[[PoolCondition], None]
+        self, condition: PoolCondition, settled: Callable[[PoolCondition], None]
     ) -> None:
         """Write in which node pool a job is."""
-        self._queue.put(NOMINATE, PoolConditionWrite(self._writers, mark, settled))
+        self._queue.put(NOMINATE, PoolConditionWrite(self._writers, condition, settled))
 
     def _evict(self, evictions: Sequence[Evict], nominations: Sequence[Nominate]) -> None:
         """Start a plan for each claim; evictions without a beneficiary are planned job by job."""
@@ -350,8 +352,8 @@ class KubernetesCluster:
     def remember(self, facts: Mapping[str, Any]) -> None:
         """Write the facts of actions that a later leader needs; after each cycle."""
         if not self._is_observing:
-            stale = {**facts.get(HOPES, {}), **facts.get(STALE_GANGS, {})}
-            self._marks.after(self.store, stale, self._clock.now_s())
+            stale = {**facts.get(MAY_RECOVER, {}), **facts.get(STALE_GANGS, {})}
+            self._stale_conditions.after(self.store, stale, self._clock.now_s())
 
     def _put_eviction(self, work: EvictWork, is_prepared: bool) -> None:
         self._queue.put(EVICT if is_prepared else PREPARE, work)

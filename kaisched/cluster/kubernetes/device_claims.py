@@ -12,7 +12,7 @@ import msgspec
 
 from kaisched.clock import monotonic_s
 from kaisched.cluster.claims.generated import NOTE, made_claim, owner_of, shown
-from kaisched.cluster.claims.sent import Draft, Leftover, PodId, Wanted
+from kaisched.cluster.claims.sent import GeneratedClaim, Leftover, PodId, Wanted
 from kaisched.cluster.kubernetes.binder import BindStep, PassingError, StepFailedError
 from kaisched.cluster.kubernetes.client import JSON, STRATEGIC, Answer, Client, Pauses
 from kaisched.cluster.kubernetes.pods import (
@@ -235,7 +235,7 @@ def can_be_used_on(node: str, allocation: Raw) -> bool:
 def give_back(
     api: ClaimApi, pods: frozenset[str], ours: Raw | None = None, *, is_unused: bool = False
 ) -> None:
-    """Take pods off a claim, and its devices if nobody is left; nothing happens if it is gone.
+    """Remove pods from a claim, and its devices after the last; no effect if it is gone.
 
     Args:
         api: of the claim.
@@ -277,7 +277,7 @@ _AS_MADE: Final = ""
 """In place of a UID: the claim may have any."""
 
 
-def make_claim(writers: Writers, pod: str, uid: str, draft: Draft) -> ClaimApi:
+def make_claim(writers: Writers, pod: str, uid: str, generated: GeneratedClaim) -> ClaimApi:
     """Make the claim of a pod, or find it.
 
     Raises:
@@ -286,7 +286,7 @@ def make_claim(writers: Writers, pod: str, uid: str, draft: Draft) -> ClaimApi:
         ClusterUnavailable: no answer; it may have been made.
 
     """
-    claim = made_claim(draft.claim)
+    claim = made_claim(generated.claim)
     api = ClaimApi(writers, claim.key, _AS_MADE)
     owner = {**_raw(owner_of(pod, uid)), "controller": True}
     meta: Raw = {
@@ -296,7 +296,7 @@ def make_claim(writers: Writers, pod: str, uid: str, draft: Draft) -> ClaimApi:
         "ownerReferences": [owner],
         "finalizers": [FINALIZER],
     }
-    body = {"kind": "ResourceClaim", "metadata": meta, "spec": _spec(draft)}
+    body = {"kind": "ResourceClaim", "metadata": meta, "spec": _spec(generated)}
     raw = api.create(body)
     if raw is None:
         raw = _found(api, uid)
@@ -307,7 +307,7 @@ def make_claim(writers: Writers, pod: str, uid: str, draft: Draft) -> ClaimApi:
     return ClaimApi(writers, claim.key, raw["metadata"]["uid"])
 
 
-def tell_claim(writers: Writers, pod: str, uid: str, draft: Draft) -> None:
+def record_claim(writers: Writers, pod: str, uid: str, generated: GeneratedClaim) -> None:
     """Write into the status of a pod which claim it has, and what each container has of it.
 
     Raises:
@@ -318,10 +318,10 @@ def tell_claim(writers: Writers, pod: str, uid: str, draft: Draft) -> None:
     """
     mappings = [
         {"containerName": it.container, "resourceName": it.resource, "requestName": it.request}
-        for it in draft.generated.mappings
+        for it in generated.content.mappings
     ]
     status = {
-        "resourceClaimName": made_claim(draft.claim).name,
+        "resourceClaimName": made_claim(generated.claim).name,
         "requestMappings": mappings,
     }
     answer = writers.patch_status(pod, uid, {"extendedResourceClaimStatus": status})
@@ -368,7 +368,7 @@ def _raw(struct: msgspec.Struct | None) -> Raw:
     return found
 
 
-def _spec(draft: Draft) -> Raw:
+def _spec(generated: GeneratedClaim) -> Raw:
     requests = [
         {
             "name": it.name,
@@ -378,7 +378,7 @@ def _spec(draft: Draft) -> Raw:
                 "count": it.exactly.count,
             },
         }
-        for it in draft.generated.spec.devices.requests
+        for it in generated.content.spec.devices.requests
         if it.exactly is not None
     ]
     return {"devices": {"requests": requests}}
@@ -470,8 +470,8 @@ class ClaimStep(BindStep):
                 self._have(wanted, self._made(wanted))
             except ClaimGoneError:
                 raise StepFailedError(f"{shown(wanted.key)} is gone") from None
-            if wanted.draft is not None:
-                tell_claim(self.writers, self.bind.pod, self.bind.uid, wanted.draft)
+            if wanted.generated is not None:
+                record_claim(self.writers, self.bind.pod, self.bind.uid, wanted.generated)
             self.settled += 1
         return self._until_ready()
 
@@ -482,7 +482,7 @@ class ClaimStep(BindStep):
         return not is_waiting and monotonic_s() - self.begun_s > DEADLINE_S
 
     def undo(self) -> float | None:
-        """Take the pod off all claims that were begun, and devices that nobody has then."""
+        """Remove the pod from all claims that it reserved, and devices that are then unused."""
         while self.settled >= 0:
             if self.settled < len(self.wanted):
                 self._give_back(self.wanted[self.settled])
@@ -490,8 +490,8 @@ class ClaimStep(BindStep):
         return None
 
     def _give_back(self, wanted: Wanted) -> None:
-        if wanted.draft is not None:
-            key = made_claim(wanted.draft.claim).key
+        if wanted.generated is not None:
+            key = made_claim(wanted.generated.claim).key
             remove_claim(self.writers, key, self.bind.uid)
             return
         ours = _raw(wanted.allocation) if wanted.is_new else None
@@ -499,15 +499,15 @@ class ClaimStep(BindStep):
 
     def _made(self, wanted: Wanted) -> ClaimApi:
         """Return the claim, made if it is to be made."""
-        if wanted.draft is None:
+        if wanted.generated is None:
             return self._api(wanted)
         if wanted.allocation is None:
             raise StepFailedError("the claim for extended resources has no devices")
-        return make_claim(self.writers, self.bind.pod, self.bind.uid, wanted.draft)
+        return make_claim(self.writers, self.bind.pod, self.bind.uid, wanted.generated)
 
     def _api(self, wanted: Wanted) -> ClaimApi:
-        if wanted.draft is not None:
-            return ClaimApi(self.writers, made_claim(wanted.draft.claim).key, "")
+        if wanted.generated is not None:
+            return ClaimApi(self.writers, made_claim(wanted.generated.claim).key, "")
         return ClaimApi(self.writers, wanted.key, wanted.uid)
 
     def _have(self, wanted: Wanted, api: ClaimApi) -> None:
@@ -585,13 +585,13 @@ def _why_not_ready(raw: Raw) -> str | None:
 
 @dataclass(slots=True)
 class _ReadClaim:
-    """The read of a claim whose allocation was sent, and of which nothing was heard."""
+    """The read of a claim whose sent allocation no event has confirmed."""
 
     writers: Writers
     wanted: Wanted
 
     def send(self) -> float | None:
-        """Read the claim, and tell the store what it has."""
+        """Read the claim, and record in the store what it has."""
         key, uid = self.wanted.key, self.wanted.uid
         allocation = None
         try:
@@ -601,15 +601,15 @@ class _ReadClaim:
             pass
         except (PassingError, StepFailedError, ClusterUnavailable):
             return None  # it is read again after the next cycle
-        tell = partial(_tell_read, key=key, uid=uid, allocation=allocation)
-        self.writers.post(tell)
+        record = partial(_record_read, key=key, uid=uid, allocation=allocation)
+        self.writers.post(record)
         return None
 
     def drop(self, why: str) -> None:
         """Give the read up: the claim is read again later."""
 
 
-def _tell_read(
+def _record_read(
     store: StateStore, *, key: str, uid: str, allocation: ClaimAllocation | None
 ) -> None:
     store.device_claims.was_read(key, uid, allocation, monotonic_s())

@@ -182,7 +182,7 @@ class Evictor:
         self.writers.note(Note(evict.pod, evict.uid, "Evicted", "Evicting", reason, True))
 
     def _reason(self, evict: Evict) -> str:
-        """Return the reason as whoever may read the pod may know it; the log has all of it."""
+        """Return the reason as readers of the pod may see it; the log has all of it."""
         if not self.has_tenants or evict.beneficiary_queue in {"", evict.queue}:
             return evict.reason
         return f"{evict.action}: its room goes to a job of another queue"
@@ -370,7 +370,7 @@ class EvictionPlan:
         return {pod for pod, evict in self._left.items() if evict.pod_group in begun}
 
     def spare(self, pod: str) -> None:
-        """Leave a victim out that is not where it was: its room is free already."""
+        """Leave out a victim that has moved or ended: its capacity is free already."""
         with self._lock:
             if pod not in self._in_hand:
                 self._left.pop(pod, None)
@@ -675,7 +675,7 @@ def _why_changed(live: _Live, store: StateStore) -> str:
 
 
 def _spare(plan: EvictionPlan, store: StateStore) -> str:
-    """Leave out victims whose room is free already; return why the plan is over, if it is."""
+    """Leave out victims that free nothing more; return why the plan is over, if it is."""
     for evict in plan.left:
         is_it = store.pods.version_of(evict.pod)[0] == evict.uid
         if is_it and evict.pod in store.facts.sent.evictions:

@@ -286,7 +286,7 @@ class _Hold:
         self.gpu = now.gpu
 
     def _find(self) -> Reservation | None:
-        """Return the reservation pod that holds the card; one that is about to go is awaited."""
+        """Return the reservation pod that holds the card; wait for one that is being deleted."""
         there = self._maker.find(self.card)
         for it in there:
             if it.stage is Stage.HOLDS:

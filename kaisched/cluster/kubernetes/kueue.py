@@ -101,7 +101,7 @@ class KueueTranslator:
             (self._pools.add if is_pool else self._pools.discard)(obj.name)
 
     def settled(self) -> Iterator[Change]:
-        """Return what the changes of Kueue's objects since the last call come to."""
+        """Return the changes that follow from Kueue's objects since the last call."""
         if not self._is_stale:
             return
         self._is_stale = False

@@ -355,7 +355,7 @@ class Elector:
         return True
 
     def _conflict(self) -> None:
-        """Find out who wrote the lease: we ourselves, if an answer was lost, or another process."""
+        """Find the writer of the lease: this process, if an answer was lost, or another."""
         if self._held is None:
             return
         answer = self._read()

@@ -465,7 +465,7 @@ class _Renewer:
         if order.epoch is not None:
             leadership.renew(order.until_s, begin.identity, order.epoch, lease)
 
-        def tell(late_s: float | None = None) -> None:
+        def notify(late_s: float | None = None) -> None:
             term = leadership.term
             if term.until_s > 0.0:  # else it was let go meanwhile, which is told by itself
                 out.put(Held(lease, term.until_s, term.epoch, late_s))
@@ -480,9 +480,9 @@ class _Renewer:
             times=LeaseTimes(begin.lease_s, begin.renew_s, begin.retry_s),
             epoch=order.epoch,
             why_not=self._why_not,
-            on_won=tell,
+            on_won=notify,
             on_lost=lambda why: out.put(Lost(lease, why)),
-            on_renewed=tell,
+            on_renewed=notify,
         )
 
     def _let_go(self, lease: str) -> None:

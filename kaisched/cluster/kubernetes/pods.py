@@ -141,7 +141,7 @@ class Writers:
         self.post(lambda store: store.refute_eviction(evict.pod, evict.uid))
 
     def hold_back(self, bind: Bind, why: str) -> None:
-        """Take back a bind that failed, and hold its pod back for a while; it is told why."""
+        """Undo a failed bind, and put its pod into backoff; an event says why."""
         now_s, text = monotonic_s(), f"it could not be bound to node {bind.node}: {why}"
         self.post(lambda store: store.hold_back(bind.pod, now_s, bind.uid, text))
 
@@ -278,13 +278,13 @@ class StatusPatch:
 # write.
 
 STALE_GANGS: Final = "stalegang"
-HOPES: Final = "stalegang.hopes"
+MAY_RECOVER: Final = "stalegang.hopes"
 """Facts of the action ``stalegang``: since when jobs are stale, also those that may recover."""
 AGAIN_S: Final = 5.0
 """A condition that does not show by then is written again."""
 
 
-class StaleMarks:
+class StaleConditions:
     """Compares the conditions of pods with the facts of the action, in the loop's thread."""
 
     def __init__(self, writers: Writers, put: Callable[[StatusPatch], object]) -> None:
@@ -305,7 +305,7 @@ class StaleMarks:
             at_s: the present time.
 
         """
-        current = store.members.stale_marks()
+        current = store.members.stale_conditions()
         if not (stale or current):
             return
         now_s = monotonic_s()
@@ -314,14 +314,14 @@ class StaleMarks:
         for job, since_s in stale.items():
             if abs(max(current.get(job, {}).values(), default=0.0) - since_s) >= 1.0:
                 for pod, uid in store.members.running_pods(job)[:1]:
-                    self._mark(pod, uid, since_s, is_stale=True)
+                    self._write(pod, uid, since_s, is_stale=True)
         for job, pods in current.items():
             for pod in pods if job not in stale else ():
                 row = store.pods.pod(pod)
                 if row is not None and store.facts.sent.state_of(row) != TaskState.RELEASING:
-                    self._mark(pod, row.uid, at_s, is_stale=False)
+                    self._write(pod, row.uid, at_s, is_stale=False)
 
-    def _mark(self, pod: str, uid: str, since_s: float, *, is_stale: bool) -> None:
+    def _write(self, pod: str, uid: str, since_s: float, *, is_stale: bool) -> None:
         if (pod, is_stale) in self._written:
             return
         self._written[pod, is_stale] = monotonic_s()
@@ -346,39 +346,39 @@ _REASON: Final = "PassedOn"
 
 @dataclass(slots=True)
 class PoolConditionWrite:
-    """The write of one mark; it has no effect if the pod has changed since it was seen."""
+    """The write of one pool condition; it has no effect if the pod has changed since."""
 
     writers: Writers
-    mark: PoolCondition
+    condition: PoolCondition
     settled: Callable[[PoolCondition], None]
     """Called in the thread of the store, after the pod was taken in as it is now."""
     pauses: Pauses = field(default_factory=Pauses)
 
     def send(self) -> float | None:
-        """Write the mark; return None when its outcome is known, else when to try again."""
-        mark, writers = self.mark, self.writers
-        condition = {
+        """Write the condition; return None when its outcome is known, else when to try again."""
+        condition, writers = self.condition, self.writers
+        written = {
             "type": IN_POOL,
             "status": "True",
             "reason": _REASON,
-            "message": mark.text,
+            "message": condition.text,
         }
-        metadata = {"uid": mark.uid, "resourceVersion": mark.version}
-        body = {"metadata": metadata, "status": {"conditions": [condition]}}
+        metadata = {"uid": condition.uid, "resourceVersion": condition.version}
+        body = {"metadata": metadata, "status": {"conditions": [written]}}
         try:
             answer = writers.client.call(
-                "PATCH", path_of(mark.pod, "status"), body=body, content_type=STRATEGIC
+                "PATCH", path_of(condition.pod, "status"), body=body, content_type=STRATEGIC
             )
             if answer.is_done:
                 writers.post(Change(decode_json(answer.data, Pod), is_read=True))
             elif answer.code >= SERVER_FAULT:
                 return self._again(answer.retry_after_s)
             else:
-                writers.read(mark.pod, mark.uid)  # it has changed, or is gone
+                writers.read(condition.pod, condition.uid)  # it has changed, or is gone
         except (ClusterUnavailable, ObjectError):
             return self._again()
         writers.counts.add("mark", DONE if answer.is_done else FAILED)
-        writers.post(lambda _: self.settled(mark))
+        writers.post(lambda _: self.settled(condition))
         return None
 
     def _again(self, asked_s: float = 0.0) -> float:
@@ -386,7 +386,7 @@ class PoolConditionWrite:
         return self.pauses.next_s(asked_s)
 
     def drop(self, why: str) -> None:
-        """Give the mark up; the process ends, or does not lead."""
+        """Give the condition up; the process ends, or does not lead."""
         del why
         self.writers.counts.add("mark", DROPPED)
-        self.writers.post(lambda _: self.settled(self.mark))
+        self.writers.post(lambda _: self.settled(self.condition))

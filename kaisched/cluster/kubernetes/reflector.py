@@ -44,7 +44,7 @@ class Change(NamedTuple):
     """From a read outside the watch: it may be older than the last event of the watch."""
 
 
-Tell = Callable[[Change], None]
+Handler = Callable[[Change], None]
 
 
 class ChangeFilter:
@@ -257,7 +257,7 @@ class Reflector:
         self,
         client: Client,
         watched: Watched,
-        tell: Tell,
+        handler: Handler,
         *,
         pace: Pace | None = None,
         on_fatal: Callable[[str], None] = lambda _: None,
@@ -268,7 +268,7 @@ class Reflector:
         Args:
             client: sends the requests.
             watched: the kind.
-            tell: called with every change, in the reflector's thread.
+            handler: called with every change, in the reflector's thread.
             pace: pauses and time-outs.
             on_fatal: called with the reason when the server no longer knows our account.
             on_restored: called when a list is older than what was seen: the server's store was
@@ -283,7 +283,7 @@ class Reflector:
         self.heard_s = monotonic_s()
         """When the server last answered, on the monotonic clock."""
         self._client = client
-        self._tell = tell
+        self._handler = handler
         self._pace = pace or Pace()
         self._absence = Absence(self._pace)
         self._pauses = Pauses(self._pace.least_pause_s, self._pace.most_pause_s)
@@ -504,13 +504,13 @@ class Reflector:
         if self._known.get(key) == now:
             return False
         self._known[key] = now
-        self._tell(Change(obj))
+        self._handler(Change(obj))
         return True
 
     def _gone(self, key: str) -> None:
         uid, _ = self._known.pop(key, ("", ""))
         namespace, _, name = key.partition("/")
-        self._tell(Change(self.watched.stub(namespace, name, uid), is_gone=True))
+        self._handler(Change(self.watched.stub(namespace, name, uid), is_gone=True))
 
     def _bad(self, problem: ObjectError, event: str = "object_left_out") -> None:
         self.tally.bad_objects += 1

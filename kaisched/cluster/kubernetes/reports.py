@@ -273,7 +273,7 @@ class Reporter:
     def __init__(
         self,
         client: Client,
-        box: ReportQueue,
+        report_queue: ReportQueue,
         clock: Clock,
         store: StateStore,
         *,
@@ -285,7 +285,7 @@ class Reporter:
 
         Args:
             client: sends the reports.
-            box: queue of the reports.
+            report_queue: queue of the reports.
             clock: gives the times in conditions and events.
             store: has the pods to be reported on.
             node_pool: name of our node pool in the conditions of pod groups.
@@ -293,12 +293,12 @@ class Reporter:
             advice: changes that would help waiting jobs.
 
         """
-        self._clock, self._store, self._box = clock, store, box
+        self._clock, self._store, self._report_queue = clock, store, report_queue
         self._node_pool = node_pool or "default"
         self._seen = SeenObjects(store, self._node_pool)
         self._desired = DesiredReports(
             client,
-            box,
+            report_queue,
             self._seen,
             stamp=lambda: self._now("%Y-%m-%dT%H:%M:%SZ"),
             on_reported=self._on_reported,
@@ -316,7 +316,7 @@ class Reporter:
         self._ripening: list[str] = []
         """New pod groups: their amounts are reported in the next round, with their pods."""
 
-    def tell(self, change: Change) -> None:
+    def handle(self, change: Change) -> None:
         """Take in the current status of an object; from any thread."""
         obj = change.obj
         if isinstance(obj, Pod | PodGroup | Queue):
@@ -344,7 +344,7 @@ class Reporter:
             for note in self._ending.after(store, snapshot, self._clock.now_s()):
                 self.note(note)
         self._desired.correct_placed()
-        now_s = self._box.now()
+        now_s = self._report_queue.now()
         if now_s - self._last_s < ROUND_S or result.stats.abandoned:
             return
         self._last_s = now_s
@@ -362,7 +362,7 @@ class Reporter:
             self._group(job, None)
         for job in sorted(set(self._seen.with_condition) - self._jobs.names):
             self._group(job, None)
-        with_old = self._box.waiting < MOST_BEHIND
+        with_old = self._report_queue.waiting < MOST_BEHIND
         tells_running = is_told_of_running(self._store, self._node_pool)
         for row in self._jobs.next_rows(MOST_RECORDS, with_old=with_old):
             record, job = records.record(row), names[row]
@@ -373,7 +373,7 @@ class Reporter:
             self._group(job, said if is_told else None)
 
     def passed_on(self, job: str) -> None:
-        """Say no more of a job that another node pool has from now on; what was said stays."""
+        """Stop reporting a job that was passed on to another node pool; its status stays."""
         self._withdraw_pods(job)
         self._desired.withdraw(GROUP, f"podgroups/{job}")
 
@@ -458,7 +458,7 @@ class Reporter:
         faults = self._store.declared.queue_faults()
         for name, desired in self._statuses.changed(snapshot, result.shares, faults):
             self._desired.set_desired(QUEUE, f"queues/{name}", desired)
-        if self._box.waiting < MOST_BEHIND:
+        if self._report_queue.waiting < MOST_BEHIND:
             for name, desired in self._shares.changed(snapshot, result):
                 self._desired.set_desired(SHARES, f"queues/{name}", desired)
 

@@ -389,7 +389,7 @@ class DesiredReports:
     def __init__(
         self,
         client: Client,
-        box: ReportQueue,
+        report_queue: ReportQueue,
         seen: SeenObjects,
         *,
         stamp: Callable[[], str],
@@ -400,14 +400,14 @@ class DesiredReports:
 
         Args:
             client: sends the writes.
-            box: queue of the entries by the time when they are due.
+            report_queue: queue of the entries by the time when they are due.
             seen: the current statuses.
             stamp: returns the time in the form that conditions use.
             on_reported: called with (pod, UID, message) when a pod got a new message.
             counts: counts the outcomes of the writes.
 
         """
-        self._client, self._box, self._seen = client, box, seen
+        self._client, self._report_queue, self._seen = client, report_queue, seen
         self._stamp, self._on_reported, self._counts = stamp, on_reported, counts
         self._lock = threading.RLock()
         self._desired: dict[Entry, Any] = {}
@@ -471,7 +471,7 @@ class DesiredReports:
         self._attempts.pop(entry, None)
         self._vain.pop(entry, None)
         self._reported.discard(entry)
-        self._box.settle(entry)
+        self._report_queue.settle(entry)
 
     def correct_placed(self) -> None:
         """Correct pods that have a node and still have the condition of waiting ones."""
@@ -488,7 +488,7 @@ class DesiredReports:
             self._number += 1
             entry = Entry(EVENT, f"events/{self._number}")
             self._events[entry.key] = write, _TRIES
-            self._box.put(entry, self._box.now())
+            self._report_queue.put(entry, self._report_queue.now())
 
     def _compare(self, entry: Entry, *, is_news: bool) -> None:
         """Put an entry in the queue if its object lacks the desired status; not too often."""
@@ -497,7 +497,7 @@ class DesiredReports:
             return
         was_reported = entry in self._reported
         self._reported.discard(entry)
-        now_s, past = self._box.now(), self._attempts.get(entry, _NEW)
+        now_s, past = self._report_queue.now(), self._attempts.get(entry, _NEW)
         if past.conflicts:
             due_s = now_s
         elif is_news:
@@ -509,7 +509,7 @@ class DesiredReports:
         else:
             return  # the write is under way
         self._attempts[entry] = past
-        self._box.put(entry, due_s)
+        self._report_queue.put(entry, due_s)
 
     def _settle(self, entry: Entry) -> None:
         if self._seen.get(entry.key) is None:
@@ -517,7 +517,7 @@ class DesiredReports:
             self._withdraw(entry)
             return
         self._reported.add(entry)
-        self._box.settle(entry)
+        self._report_queue.settle(entry)
 
     # -- what is missing -------------------------------------------------------------------------
 
@@ -564,7 +564,7 @@ class DesiredReports:
 
     def step(self) -> bool:
         """Send the next write that is due and still needed; return False if there is none."""
-        while (entry := self._box.take()) is not None:
+        while (entry := self._report_queue.take()) is not None:
             try:
                 with self._lock:
                     write, desired = self._next_write(entry), self._desired.get(entry)
@@ -572,10 +572,10 @@ class DesiredReports:
                     self._write(entry, write, desired)
                     return True
             except Exception:
-                self._box.put(entry, self._box.now() + _REFUSED_S)
+                self._report_queue.put(entry, self._report_queue.now() + _REFUSED_S)
                 raise
             finally:
-                self._box.done(entry)
+                self._report_queue.done(entry)
         return False
 
     def _next_write(self, entry: Entry) -> Write | None:
@@ -597,7 +597,7 @@ class DesiredReports:
         passing("status.after_patch")
         if is_passing(answer):
             pause_s = self._pauses.next_s(answer.retry_after_s)
-            self._box.pause(pause_s)
+            self._report_queue.pause(pause_s)
         else:
             self._pauses.reset()
         with self._lock:
@@ -611,7 +611,7 @@ class DesiredReports:
         if is_passing(answer) and tries:
             self._counts.add("report", RETRIED)
             self._events[entry.key] = write, tries
-            self._box.put(entry, self._box.now())
+            self._report_queue.put(entry, self._report_queue.now())
         else:
             self._counts.add("report", DONE if answer.is_done else FAILED)
             self._log_refusal(entry, write, answer)
@@ -620,13 +620,13 @@ class DesiredReports:
         """Log a refused write, for each part and answer once in a while."""
         if answer.is_done or answer.code == GONE or is_passing(answer):
             return
-        sort, now_s = (entry.what, answer.code), self._box.now()
+        sort, now_s = (entry.what, answer.code), self._report_queue.now()
         if now_s - self._logged_s.get(sort, -math.inf) >= _LOG_AGAIN_S:
             self._logged_s[sort] = now_s
             self._log.warning("report_refused", path=write.path, answer=answer.text())
 
     def _done(self, entry: Entry, write: Write, desired: Any, answer: Answer) -> None:
-        now_s, past = self._box.now(), self._attempts.get(entry, _NEW)
+        now_s, past = self._report_queue.now(), self._attempts.get(entry, _NEW)
         if answer.is_done:
             self._counts.add("report", DONE)
             self._attempts[entry] = past._replace(written_s=now_s, conflicts=0)
@@ -634,12 +634,12 @@ class DesiredReports:
             if write.message:
                 uid = write.body["metadata"]["uid"]
                 self._on_reported(entry.key.partition("/")[2], uid, write.message)
-            self._box.settle(entry)  # the next write is a new one
+            self._report_queue.settle(entry)  # the next write is a new one
             self._note_unkept(entry, write, desired)
             if self._compose(entry) is None:
                 self._settle(entry)
             else:
-                self._box.put(entry, now_s + SETTLED_S)
+                self._report_queue.put(entry, now_s + SETTLED_S)
             return
         if answer.code == GONE:
             self._counts.add("report", FAILED)
@@ -647,18 +647,20 @@ class DesiredReports:
             self._forget(entry.key)
         elif is_passing(answer):
             self._counts.add("report", RETRIED)
-            self._box.put(entry, now_s)
+            self._report_queue.put(entry, now_s)
         elif answer.code == CONFLICT or (answer.code == _INVALID and entry.what == POD):
             # The object has changed, or is another one: an event of its watch follows.
             self._counts.add("report", RETRIED)
             self._seen.trust_watch(entry.key)
             least_s, most_s = _CONFLICT_S
             self._attempts[entry] = past._replace(conflicts=past.conflicts + 1)
-            self._box.put(entry, now_s + min(least_s * 2.0 ** min(past.conflicts, 9), most_s))
+            self._report_queue.put(
+                entry, now_s + min(least_s * 2.0 ** min(past.conflicts, 9), most_s)
+            )
         else:
             self._counts.add("report", FAILED)
             self._log_refusal(entry, write, answer)
-            self._box.put(entry, now_s + _REFUSED_S)
+            self._report_queue.put(entry, now_s + _REFUSED_S)
 
     def _note_unkept(self, entry: Entry, write: Write, desired: Any) -> None:
         """Note what the server dropped of a status: by KAI-Scheduler's definitions some parts."""

@@ -311,7 +311,7 @@ class ReportWriters:
 
     def __init__(
         self,
-        box: ReportQueue,
+        report_queue: ReportQueue,
         step: Callable[[], bool],
         leadership: Leadership,
         *,
@@ -321,14 +321,19 @@ class ReportWriters:
         """Start the threads.
 
         Args:
-            box: tells when a report is due.
+            report_queue: tells when a report is due.
             step: writes the next report that is due; returns whether there was one.
             leadership: checked before each write.
             per_second: most reports written per second.
             write_s: how long a write may take; it must end while the leadership is held.
 
         """
-        self._box, self._step, self._leadership, self._write_s = box, step, leadership, write_s
+        self._report_queue, self._step, self._leadership, self._write_s = (
+            report_queue,
+            step,
+            leadership,
+            write_s,
+        )
         self._gap_s, self._next_s = 1.0 / per_second, 0.0
         self._rate, self._end = threading.Lock(), threading.Event()
         self._log: Any = structlog.get_logger()
@@ -342,9 +347,9 @@ class ReportWriters:
     def close(self) -> None:
         """Write nothing more; writes under way are not awaited."""
         self._end.set()
-        self._box.clear()
-        with self._box.news:
-            self._box.news.notify_all()
+        self._report_queue.clear()
+        with self._report_queue.news:
+            self._report_queue.news.notify_all()
 
     def _run(self) -> None:
         while not self._end.is_set():
@@ -361,17 +366,17 @@ class ReportWriters:
 
     def _await_news(self) -> None:
         """Wait until a report is due, or for a while."""
-        due_s = self._box.next_s()
+        due_s = self._report_queue.next_s()
         wait_s = _GLANCE_S if due_s is None else min(due_s - monotonic_s(), _GLANCE_S)
         if wait_s > 0:
-            with self._box.news:
-                self._box.news.wait(wait_s)
+            with self._report_queue.news:
+                self._report_queue.news.wait(wait_s)
 
     def _has_turn(self) -> bool:
         """Wait until one more may be sent; return False if none is due, or at the end."""
         now_s = monotonic_s()
         with self._rate:
-            due_s = self._box.next_s()
+            due_s = self._report_queue.next_s()
             if due_s is None or due_s > now_s:
                 return False
             mine_s = max(self._next_s, now_s - _CATCH_UP_S)

@@ -41,7 +41,7 @@ class Listed:
     """It says nothing of pools, and pods of it are on nodes of one."""
 
     def speak(self, pod: str, pools: tuple[str, ...], queue: str) -> bool:
-        """Take the word of a pod if it is the speaker or before it; tell whether it is news."""
+        """Use the list of a pod if it is the first of its job; tell whether it has changed."""
         if pod > self.speaker:
             return False
         before = (self.pools, self.queue)
@@ -78,8 +78,8 @@ def is_lost(metas: Sequence[ObjectMeta]) -> bool:
 
 
 def sign_of(pod: PodRow) -> tuple[object, ...]:
-    """Return what of a pod says whose its job is."""
-    return pod.state, pod.node, pod.mark
+    """Return the fields of a pod that decide which pool owns its job."""
+    return pod.state, pod.node, pod.pool_condition
 
 
 Said = tuple[tuple[str, ...], str]
@@ -184,23 +184,23 @@ class Whereabouts:
         return self.pool_of_node.get(pod.node, "")
 
     def record_pod(self, pod: PodRow) -> None:
-        """Note where a pod is; one that has ended makes room."""
+        """Record the node of a pod; one that has ended frees capacity."""
         if pod.node and pod.state != TaskState.GONE:
             self._node_of_pod[pod.key] = pod.node
         else:
             self.forget_pod(pod.key)
 
     def forget_pod(self, key: str) -> None:
-        """Forget a pod that has ended or is gone: there is room where it was."""
+        """Forget a pod that has ended or is gone: it frees capacity."""
         left = self._node_of_pod.pop(key, None)
         if left in self.pool_of_node:
             self.changes[self.pool_of_node[left]] += 1
 
 
-class Guests:
+class NamedQueues:
     """Which queue of our pool counts for the queue that a job names: that of its project here.
 
-    A job that names a queue of ours is no guest, and costs three look-ups.
+    A job that names a queue of ours needs none of this, and costs three look-ups.
     """
 
     def __init__(self, projects: Projects, owners: Owners, pool: str) -> None:
@@ -321,7 +321,7 @@ class PoolBook:
         self._open: dict[tuple[tuple[str, ...], str], list[str]] = {}
         """The open pools of each list and queue, as the queues and shards were then."""
         self._open_then: tuple[object, ...] = ()
-        self.guests = Guests(self.projects, owners, self.pool)
+        self.named_queues = NamedQueues(self.projects, owners, self.pool)
         self.jobs: dict[str, Listed] = {}
         self.impatient: set[str] = set()
         """Jobs that may evict here all the same: they were refused in all their pools."""
@@ -375,11 +375,11 @@ class PoolBook:
         """Return the queues to make up for jobs of ours whose project has none here."""
         if not self.owners.served.get(self.pool):
             return []
-        guests = self.guests.made_up()
+        made_up = self.named_queues.made_up()
         names = {it.queue for job, it in self.jobs.items() if self.is_mine(job)}
         lacking = [name for name in sorted(names) if not self.projects.queue_in(self.pool, name)]
         rows = (row for name in lacking for row in self.projects.made_up(self.pool, name))
-        return [*rows, *guests]
+        return [*rows, *made_up]
 
     # -- pods and groups -------------------------------------------------------------------------
 
@@ -495,7 +495,7 @@ class PoolBook:
             self.owners.leave(job)
 
     def record_place(self, pod: PodRow) -> None:
-        """Note where any pod is; one that has ended makes room."""
+        """Record the node of any pod; one that has ended frees capacity."""
         if self.is_on:
             self._where.record_pod(pod)
 
@@ -517,7 +517,7 @@ class PoolBook:
     # -- what jobs say ---------------------------------------------------------------------------
 
     def _let_next_speak(self, job: str, listed: Listed) -> None:
-        """Let the next pod speak for a job whose speaker is gone.
+        """Use the list of the next pod of a job whose first pod is gone.
 
         A shard that never saw that one has the word of the next, and shards must agree.
         """
@@ -532,9 +532,9 @@ class PoolBook:
         """Return a job as it is in this pool: with the queue of its project here."""
         listed = self.jobs.get(job)
         if listed is None:
-            queue = self.guests.queue_for(job, spec.queue)
+            queue = self.named_queues.queue_for(job, spec.queue)
             return spec if queue == spec.queue else replace(spec, queue=queue)
-        queue = self.guests.queue_for_listed(job, spec.queue)
+        queue = self.named_queues.queue_for_listed(job, spec.queue)
         timing = spec.timing
         if self.is_idle_first and job not in self.impatient:
             timing = replace(timing, preemption_delay_s=math.inf)
@@ -546,7 +546,7 @@ class PoolBook:
     # -- owners ----------------------------------------------------------------------------------
 
     def is_mine(self, job: str) -> bool:
-        """Tell whether we own a job and are not letting go of it."""
+        """Tell whether this shard owns a job and is not passing it on."""
         return job not in self._let_go and self.owners.owner(job) == self.pool
 
     def open_pools(self, listed: Listed) -> list[str]:
@@ -576,16 +576,16 @@ class PoolBook:
         return next((pool for pool in pools if pool not in lost), pools[0])
 
     def take_moved(self) -> list[str]:
-        """Return the pods whose pool by their node may be another, once."""
+        """Return, once, the pods whose node may have changed its pool."""
         moved, self.moved = sorted(self.moved), set()
         return moved
 
     def look_at_all(self) -> None:
-        """Have the owners of all jobs looked at again."""
+        """Mark the owners of all jobs for another check."""
         self._unsettled.update(self.jobs)
 
     def settle(self) -> list[tuple[str, str]]:
-        """Claim the jobs that nobody owns; return those of ours that run elsewhere, with where."""
+        """Claim the jobs without an owner; return own jobs that run elsewhere, with the pool."""
         elsewhere, unsettled = [], set()
         for job in sorted(self._unsettled):
             listed = self.jobs[job]
@@ -623,7 +623,7 @@ class PoolBook:
         self._let_go.add(job)
 
     def pass_on(self, job: str, pool: str) -> None:
-        """Let another pool own a job that was let go."""
+        """Make another pool the owner of a job that was dropped here."""
         self.owners.move(job, pool)
         self._let_go.discard(job)
 

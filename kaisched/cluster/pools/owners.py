@@ -1,4 +1,4 @@
-"""Owners: which node pool each job with a list is in, by this process or by marks on pods."""
+"""Owners: which node pool each job with a list is in, by this process or by conditions of pods."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ class Owners:
         return len(self.served) > 1
 
     def owner(self, job: str) -> str | None:
-        """Return the pool that owns a job; None while nobody does."""
+        """Return the pool that owns a job; None without one."""
         raise NotImplementedError
 
     def claim(self, job: str, pool: str) -> None:
-        """Let a pool own a job that nobody owns; without effect if somebody does by now."""
+        """Make a pool the owner of a job without one; no effect if it has one by now."""
 
     def move(self, job: str, pool: str) -> None:
         """Pass a job of ours on; without effect if it is not ours."""
@@ -53,7 +53,7 @@ class Owners:
         """Note that this shard knows a job."""
 
     def leave(self, job: str) -> None:
-        """Note that this shard knows a job no more: its pods are gone."""
+        """Forget a job: its pods are gone."""
 
     def news(self) -> set[str]:
         """Return the jobs whose owner has changed since this was asked last."""
@@ -81,17 +81,17 @@ class SharedOwners:
         """Begin without shards."""
         self.lock = threading.Lock()
         self.entries: dict[str, _Entry] = {}
-        self.seats: dict[str, Seat] = {}
+        self.shards: dict[str, ShardOwners] = {}
         self.served: Mapping[str, bool] = {}
-        """The pools that have a seat, with whether each admits all projects."""
+        """The pools that shards of this process serve, with whether each admits all projects."""
 
-    def seat(
+    def for_shard(
         self, pool: str, *, admits_all: bool = False, wake: Callable[[], None] = _nobody
-    ) -> Seat:
-        """Return the seat of the shard that serves a pool; ``wake`` starts its next cycle."""
-        seat = self.seats[pool] = Seat(self, pool, wake=wake)
+    ) -> ShardOwners:
+        """Return the owners for the shard that serves a pool; ``wake`` starts its next cycle."""
+        shard = self.shards[pool] = ShardOwners(self, pool, wake=wake)
         self.served = {**self.served, pool: admits_all}
-        return seat
+        return shard
 
     def owner(self, job: str) -> str | None:
         """Return the pool that owns a job."""
@@ -100,13 +100,13 @@ class SharedOwners:
             return None if entry is None else entry.pool
 
 
-class Seat(Owners):
+class ShardOwners(Owners):
     """The part of one shard in the owners that a process shares."""
 
     def __init__(self, owners: SharedOwners, pool: str, *, wake: Callable[[], None]) -> None:
-        """Sit down for a pool."""
+        """Serve a pool, of which nothing is handed over yet."""
         self._shared, self._pool, self.wake = owners, pool, wake
-        self.inbox: set[str] = set()
+        self.handed_over: set[str] = set()
 
     @property
     def served(self) -> Mapping[str, bool]:  # type: ignore[override]
@@ -128,18 +128,18 @@ class Seat(Owners):
     def _swap(self, job: str, before: str | None, after: str) -> None:
         """Let a pool own a job if another does as expected.
 
-        Only the new owner hears of it: the old one has dropped the job, and for all others it is
+        Only the new owner is notified: the old one has dropped the job, and for all others it is
         another pool's as before.
         """
         shared = self._shared
         with shared.lock:
-            entry, seat = shared.entries.get(job), shared.seats.get(after)
-            if entry is None or entry.pool != before or seat is None:
+            entry, shard = shared.entries.get(job), shared.shards.get(after)
+            if entry is None or entry.pool != before or shard is None:
                 return
             entry.pool = after
             if after in entry.known_by:
-                seat.inbox.add(job)
-        seat.wake()
+                shard.handed_over.add(job)
+        shard.wake()
 
     def join(self, job: str) -> None:
         """See :class:`Owners`."""
@@ -158,7 +158,7 @@ class Seat(Owners):
     def news(self) -> set[str]:
         """See :class:`Owners`."""
         with self._shared.lock:
-            found, self.inbox = self.inbox, set()
+            found, self.handed_over = self.handed_over, set()
             return found
 
 
@@ -191,7 +191,7 @@ Seen = tuple[str, str]
 
 
 class PoolCondition(NamedTuple):
-    """A mark that is to be written on a pod."""
+    """A pool condition that is to be written on a pod."""
 
     pod: str
     uid: str
@@ -207,7 +207,7 @@ class PoolCondition(NamedTuple):
 
 
 class OwnersByCondition(Owners):
-    """What one shard reads from the marks on pods, and the marks that it wants to be written.
+    """What one shard reads from the pool conditions of pods, and what it wants to be written.
 
     In the thread of the store, except that ``served`` does not change.
     """
@@ -223,44 +223,44 @@ class OwnersByCondition(Owners):
         Args:
             pool: that of our shard.
             served: ours and those of other processes, with whether each admits all projects.
-            put: writes a mark, and calls :meth:`settled` when its pod is known anew.
+            put: writes a condition, and calls :meth:`settled` when its pod is known anew.
 
         """
         self._pool, self.served, self._put = pool, served, put
         self._pods: dict[str, Mapping[str, tuple[PodRow, object]]] = {}
         self._sent: dict[str, Seen] = {}
-        """Marks under way, by pod."""
+        """Conditions under way, by pod."""
         self._leaving: dict[str, int] = {}
-        """Jobs that are passed on, with the number of the mark that they have until then."""
+        """Jobs that are passed on, with the number of their condition until then."""
         self._whole: dict[str, int] = {}
-        """Jobs of which all pods have had our mark of this number."""
+        """Jobs of which all pods have had our condition of this number."""
         self._news: set[str] = set()
         self._records: dict[str, tuple[str, int] | None] = {}
-        """The marks that count, by job, while nothing has changed."""
+        """The conditions that count, by job, while nothing has changed."""
         self._old: dict[str, int] | None = None
-        """Jobs that an earlier leader of ours had, with their mark; None before we lead."""
+        """Jobs that an earlier leader of ours had, and their number; None before we lead."""
 
     # -- reading ---------------------------------------------------------------------------------
 
     def follow(self, job: str, pods: Mapping[str, tuple[PodRow, object]]) -> None:
-        """Read the marks of a job from these pods, which are kept current by the caller."""
+        """Read the conditions of a job from these pods, which are kept current by the caller."""
         self._pods[job] = pods
         self._records.pop(job, None)
 
     def noted(self, job: str) -> None:
-        """Have the job looked at again: one of its pods has changed."""
+        """Mark the job for another check: one of its pods has changed."""
         self._records.pop(job, None)
         self._news.add(job)
 
     def lose(self, pools: frozenset[str]) -> None:
-        """Note the pools that nobody serves."""
+        """Record the pools without a shard."""
         self.lost = pools
 
     def _alive(self, job: str) -> Iterable[PodRow]:
         return (pod for pod, _ in self._pods.get(job, {}).values() if pod.state != TaskState.GONE)
 
     def _record(self, job: str) -> tuple[str, int] | None:
-        """Return the pool of a job and the number of its mark; None without marks."""
+        """Return the pool of a job and the number of its condition; None without one."""
         if job not in self._records:
             self._records[job] = self._read(job)
         return self._records[job]
@@ -268,14 +268,14 @@ class OwnersByCondition(Owners):
     def _read(self, job: str) -> tuple[str, int] | None:
         best: tuple[int, str, str] | None = None
         for pod in self._alive(job):
-            if pod.mark is not None:
-                pool, moves = pod.mark
+            if pod.pool_condition is not None:
+                pool, moves = pod.pool_condition
                 if best is None or (-moves, pod.key) < best[:2]:
                     best = (-moves, pod.key, pool)
         return None if best is None else (best[2], -best[0])
 
     def owner(self, job: str) -> str | None:
-        """Return the pool of a job; None while a pod that waits lacks its mark."""
+        """Return the pool of a job; None while a pod that waits lacks its condition."""
         record = self._record(job)
         if record is None:
             return None
@@ -287,32 +287,32 @@ class OwnersByCondition(Owners):
         return pool if self._is_whole(job, record) else None
 
     def _is_whole(self, job: str, record: tuple[str, int]) -> bool:
-        """Tell whether all pods that wait have had the mark at once; later ones may lack it yet."""
-        marks = {pod.mark for pod in self._alive(job) if not pod.node}
-        if marks <= {record}:
+        """Tell whether all pods that wait had the condition at once; later ones may lack it."""
+        conditions = {pod.pool_condition for pod in self._alive(job) if not pod.node}
+        if conditions <= {record}:
             self._whole[job] = record[1]
-        return self._whole.get(job) == record[1] and marks <= {None, record}
+        return self._whole.get(job) == record[1] and conditions <= {None, record}
 
     def _is_old(self, job: str, moves: int) -> bool:
         return self._old is None or moves <= self._old.get(job, 0)
 
     def begin(self) -> None:
-        """Lead from now on: what an earlier leader has marked is marked anew before it is ours.
+        """Lead from now on: what an earlier leader has written is written anew before it is ours.
 
-        Its binds may be under way still; they have no effect once their pods have another mark.
+        Its binds may be under way still; they have no effect once their pods have another one.
         """
         if self._old is None:
             records = ((job, self._record(job)) for job in self._pods)
             self._old = {job: it[1] for job, it in records if it and it[0] == self._pool}
 
     def admits(self, job: str, pod: PodRow) -> bool:
-        """Tell whether a pod of a job of ours may be decided about: one that waits has our mark."""
-        return bool(pod.node) or pod.mark == self._record(job)
+        """Tell whether a pod of a job of ours may be decided about: if it waits, it has ours."""
+        return bool(pod.node) or pod.pool_condition == self._record(job)
 
     # -- writing ---------------------------------------------------------------------------------
 
     def claim(self, job: str, pool: str) -> None:
-        """PoolCondition the pods of a job that is ours, or nobody's and to be ours."""
+        """Write the condition on the pods of a job of ours, or of one without an owner."""
         record = self._record(job)
         if record is None and pool == self._pool:
             record = (pool, 1)
@@ -324,7 +324,7 @@ class OwnersByCondition(Owners):
         if self._is_old(job, record[1]):
             record = (record[0], record[1] + 1)
         for pod in self._alive(job):
-            if not pod.node and pod.mark != record:
+            if not pod.node and pod.pool_condition != record:
                 self._write(job, pod, *record)
 
     def _take(self, job: str, record: tuple[str, int], pool: str) -> None:
@@ -336,7 +336,7 @@ class OwnersByCondition(Owners):
             self._write(job, pods[0], pool, record[1] + 1)
 
     def move(self, job: str, pool: str) -> None:
-        """Pass a job of ours on: mark the first of its pods that waits."""
+        """Pass a job of ours on: write the condition of the first of its pods that waits."""
         record = self._record(job)
         waiting = sorted((pod for pod in self._alive(job) if not pod.node), key=lambda it: it.key)
         pods = waiting or sorted(self._alive(job), key=lambda it: it.key)
@@ -354,13 +354,13 @@ class OwnersByCondition(Owners):
         self._sent[pod.key] = seen
         self._put(PoolCondition(pod.key, *seen, pool, moves, job))
 
-    def settled(self, mark: PoolCondition) -> None:
-        """Note that a mark was written or refused, after its pod was taken in anew."""
-        if self._sent.get(mark.pod) == (mark.uid, mark.version):
-            del self._sent[mark.pod]
-        if mark.pool != self._pool and self._leaving.get(mark.job) == mark.moves - 1:
-            del self._leaving[mark.job]
-        self._news.add(mark.job)
+    def settled(self, condition: PoolCondition) -> None:
+        """Note that a condition was written or refused, after its pod was taken in anew."""
+        if self._sent.get(condition.pod) == (condition.uid, condition.version):
+            del self._sent[condition.pod]
+        if condition.pool != self._pool and self._leaving.get(condition.job) == condition.moves - 1:
+            del self._leaving[condition.job]
+        self._news.add(condition.job)
 
     # -- of the book -----------------------------------------------------------------------------
 

@@ -24,16 +24,16 @@ class _Source(NamedTuple):
     takes: tuple[tuple[str, int, int], ...] | None
     """(capacity, what a pod takes of it, all of it); None for a device of one claim."""
 
-    def room(self, consumed: Mapping[str, int]) -> int:
-        """Return how many pods have room on it; of an untouched device of one claim it is one."""
+    def free(self, consumed: Mapping[str, int]) -> int:
+        """Return how many pods it is free for; of an untouched device of one claim it is one."""
         if self.takes is None:
             return 1
-        rooms = [
+        left = [
             (whole - consumed.get(name, 0)) // amount
             for name, amount, whole in self.takes
             if amount
         ]
-        return min(max(min(rooms), 0), MOST_PODS) if rooms else MOST_PODS
+        return min(max(min(left), 0), MOST_PODS) if left else MOST_PODS
 
 
 class Parts:
@@ -54,12 +54,12 @@ class Parts:
         sources = self._known[site.name]
         if sources is None:
             return None
-        rooms = [
-            it.room(taken.consumed.get(it.identity, {}))
+        left = [
+            it.free(taken.consumed.get(it.identity, {}))
             for it in sources
             if it.identity not in taken.devices
         ]
-        return min(_pods(rooms, self._ask.count), MOST_PODS)
+        return min(_pods(left, self._ask.count), MOST_PODS)
 
     def _sources(self, site: Site) -> tuple[_Source, ...] | None:
         found = []
@@ -84,19 +84,19 @@ class Parts:
         return tuple(found)
 
 
-def _pods(rooms: list[int], count: int) -> int:
-    """Return how many pods get so many devices each: always the first that have room."""
+def _pods(left: list[int], count: int) -> int:
+    """Return how many pods get so many devices each: always the first that are free."""
     if count == 1:
-        return sum(rooms)
+        return sum(left)
     pods = 0
     while True:
-        first = [at for at, room in enumerate(rooms) if room > 0][:count]
+        first = [at for at, more in enumerate(left) if more > 0][:count]
         if len(first) < count:
             return pods
-        step = min(rooms[at] for at in first)
+        step = min(left[at] for at in first)
         pods += step
         for at in first:
-            rooms[at] -= step
+            left[at] -= step
 
 
 # -- devices ---------------------------------------------------------------------------------------
@@ -161,10 +161,10 @@ class Counted:
         """Do the same for a node all of whose devices belong to one claim each."""
         devices = self._known.get(site.name, _UNKNOWN)
         if devices is _UNKNOWN:
-            places = self._places(site, self._offer.look(site, self.named))
+            numbers = self._matching(site, self._offer.look(site, self.named))
             all_ = self._offer.identities(site)
-            if places is not None:
-                devices = all_ if len(places) == len(all_) else tuple([all_[it] for it in places])
+            if numbers is not None:
+                devices = all_ if len(numbers) == len(all_) else tuple([all_[it] for it in numbers])
             else:
                 devices = None
             self._known[site.name] = devices
@@ -189,12 +189,12 @@ class Counted:
 
     def on_untaken(self, site: Site, look: int) -> int | None:
         """Return how many pods find devices on any node of a look, if none of them is taken."""
-        places = self._places(site, look)
-        return None if places is None else len(places) // self.ask.count
+        numbers = self._matching(site, look)
+        return None if numbers is None else len(numbers) // self.ask.count
 
-    def _places(self, site: Site, look: int) -> tuple[int, ...] | None:
+    def _matching(self, site: Site, look: int) -> tuple[int, ...] | None:
         if look not in self._at_look:
-            self._at_look[look] = _places(self._offer, site, self.ask, self._expressions)
+            self._at_look[look] = _matching(self._offer, site, self.ask, self._expressions)
         return self._at_look[look]
 
 
@@ -251,17 +251,17 @@ def _plain(claims: Sequence[Claim]) -> Ask | None:
 _UNKNOWN: Final[tuple[Identity, ...]] = (("", "", ""),)
 
 
-def _places(
+def _matching(
     offer: Offer, site: Site, ask: Ask, expressions: Sequence[CelSelector]
 ) -> tuple[int, ...] | None:
     """Return which of the devices of a node do for a request; None if one is no plain device."""
-    found, place = [], -1
+    found, number = [], -1
     for pool in offer.pools(site):
         for one, device in pool.devices:
-            place += 1
+            number += 1
             if all(it.matches(device) for it in expressions):
                 if device.is_shared or device.counters or one.place is None:
                     return None
                 if tolerates_all(ask.tolerations, device):
-                    found.append(place)
+                    found.append(number)
     return tuple(found)

@@ -379,7 +379,7 @@ def policies(visit: Visit) -> Iterator[Finding]:
 
 
 def leases(visit: Visit) -> Iterator[Finding]:
-    """Say who leads each shard."""
+    """Report the leader of each shard."""
     if not visit.settings.leader_election.enabled:
         text = "leader election is off: two processes for one shard would both act"
         yield Finding("leases", "warn", text, "set leaderElection.enabled, or run one process")
@@ -391,7 +391,7 @@ def leases(visit: Visit) -> Iterator[Finding]:
 
 
 def _lease_of_other(visit: Visit, pool: str, name: str) -> Finding:
-    """Say who leads the shard of a pool that another process serves, if we may know."""
+    """Report the leader of a shard that another process serves, if its lease may be read."""
     try:
         return _lease(visit, name)
     except ClusterUnavailable as wrong:
@@ -462,7 +462,7 @@ class _Item(msgspec.Struct):
 
 
 def leaving_pods(visit: Visit) -> Iterator[Finding]:
-    """Name the pods whose room the shards no longer expect, since their deletion does not end."""
+    """Name the pods whose deletion does not end: shards no longer expect their capacity."""
     after_s = {
         one.shard.spec.partition_label_value: read_args(one.shard.spec.args).get(
             "stuck_after_s", STUCK_AFTER_S

@@ -146,7 +146,7 @@ def _for_anybody(valid: list[Queue]) -> Iterator[Finding]:
 
 
 def _lists(visit: Visit, valid: list[Queue]) -> Iterator[Finding]:
-    """Name projects whose lists of node pools do not go with their queues."""
+    """Name projects whose lists of node pools contradict their queues."""
     for it in different_lists(valid):
         yield Finding("queues", "warn", it.text, it.fix)
     specs = [one.shard.spec for one in visit.shards]
@@ -351,7 +351,7 @@ def _of_nodes(shard: str, nodes: Sequence[Node], resources: Sequence[str]) -> It
 def _of_lookups(
     visit: Visit, shards: Sequence[SchedulingShard], pods: Sequence[Pod]
 ) -> Iterator[Finding]:
-    """Name the pods that wait in vain: they look up their GPU in a ConfigMap that nobody writes."""
+    """Name the pods that never start: they look up their GPU in a ConfigMap that is not written."""
     silent = {
         one.spec.partition_label_value
         for one in shards
@@ -478,7 +478,7 @@ def _drivers(at: dict[str, list[Pool]], taken: Taken) -> Iterator[Finding]:
 
 
 def _class(name: str, of_class: DeviceClass, at: dict[str, list[Pool]], taken: Taken) -> Finding:
-    """Say what a class comes to: how much of it each node has, and has free."""
+    """Report how much of a class each node has, and has free."""
     check = f"class {name}"
     fault = next((it.fault for it in of_class.selectors if it.fault), "")
     if fault:

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from kaisched.framework.plugins.loader import installed_plugins
 from kaisched.objects.kueue import KINDS, ClusterQueue, Cohort, LocalQueue, ResourceFlavor
 from kaisched.objects.kueue_queues import FlavorNodes, tree_of
-from kaisched.objects.kueue_work import Teller, jobs_with_uids
+from kaisched.objects.kueue_work import Translator, jobs_with_uids
 from kaisched.objects.node import Node
 from kaisched.objects.pod import Pod
 from kaisched.objects.queue import Queue
@@ -82,7 +82,8 @@ def _translate(loaded: Loaded, shard: SchedulingShard, scheduler: str) -> list[s
     flavor_objects = loaded.of(ResourceFlavor)
     gpus = shard.spec.gpu_resources
     nodes = FlavorNodes(tree.flavor_of, flavor_objects, gpus, tree.flavors_of)
-    work = Teller(objects, names, tree.local_queues, nodes, scheduler, loaded.sources).tell()
+    translator = Translator(objects, names, tree.local_queues, nodes, scheduler, loaded.sources)
+    work = translator.translate()
     rest = [obj for obj in objects if not isinstance(obj, (*KINDS, Pod))]
     loaded.objects = [*tree.queues, *work.queues, *work.classes, *rest, *work.pods]
     for name, identity in tree.made_of.items():

@@ -138,7 +138,7 @@ def sentence_of(
     words: Callable[[Advice], str] = str,
     ahead: Callable[[], str] = str,
 ) -> str:
-    """Return what would help or, if no tried change helps, who is ahead or what is not enough.
+    """Return what would help; if no tried change does, the job ahead or what is not enough.
 
     Args:
         advice: the changes that were tried.

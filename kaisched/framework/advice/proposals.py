@@ -93,7 +93,7 @@ def _fitting(session: Session, job: int) -> int:
     if len(shapes) != 1:
         return 0
     shape, count = shapes[0]
-    return min(session.placement.vacancy(shape).total, count)
+    return min(session.placement.free_capacity(shape).total, count)
 
 
 def _fewer(session: Session, job: int, number: int) -> Iterator[Proposal]:
@@ -191,7 +191,7 @@ def _room_near(session: Session, job: int, shapes: list[int], *, is_alone: bool)
     nodes = session.nodes
     if len(shapes) != 1:
         return np.zeros(len(nodes), np.int64)
-    room = session.placement.vacancy(shapes[0]).room
+    room = session.placement.free_capacity(shapes[0]).room
     room = np.minimum(room, 1) if is_alone else room
     root = session.jobs.structure.get(job)
     if root is not None and root.topology is not None and root.topology.required:

@@ -149,7 +149,7 @@ class _Round:
             work.search()
         except Untried:
             return False
-        if (again_s := work.tell(self._turns)) is not None:
+        if (again_s := work.update(self._turns)) is not None:
             of.tried[group.key] = of.tried[group.key]._replace(again_s=again_s)
             self.again_s = min(self.again_s, again_s)
         return True
@@ -205,7 +205,7 @@ Key: TypeAlias = tuple[object, ...]
 
 
 class Alike(NamedTuple):
-    """Some jobs that wait alike."""
+    """Waiting jobs with equal requests and equal reasons."""
 
     key: Key
     code: int
@@ -485,7 +485,7 @@ class Work:
         return {names[row]: last for row in line}
 
     def _holds(self, name: str) -> bool:
-        """Tell whether what a job was told still holds, and is the least."""
+        """Tell whether the advice of a job still holds, and is the least."""
         known = self._before.get(name)
 
         def verdict(kind: Kind, changes: tuple[Change, ...]) -> Verdict | None:
@@ -503,8 +503,8 @@ class Work:
 
         return known is not None and bool(known.advice) and all(map(holds, known.advice))
 
-    def tell(self, turns: Turns) -> float | None:
-        """Tell jobs their advice; what no longer holds goes, and comes again after a while.
+    def update(self, turns: Turns) -> float | None:
+        """Give jobs their advice; what no longer holds goes, and comes again after a while.
 
         Return the time at which a job may be told otherwise, None where none waits for that.
         """
@@ -531,7 +531,7 @@ class Work:
 
 
 def _words_for(session: Session, row: int, advice: Advice) -> str:
-    """Name a change for whoever may read a job: not the job of another queue among tenants."""
+    """Name a change for readers of a job: tenants do not see jobs of other queues."""
     names = session.jobs.name
     if not session.policy.has_tenants or advice.kind is not Kind.END:
         return _words(advice)

@@ -136,7 +136,7 @@ def _moved_elsewhere(moves: Moves) -> Iterator[str]:
 
 
 def _within_budgets(moves: Moves, hold: str | float) -> Iterator[str]:
-    """I23: what disruption budgets would refuse goes only for jobs against which they do not hold.
+    """I23: a disruption budget is only exceeded for a job that may do so.
 
     It says so, and nothing else does.
     """

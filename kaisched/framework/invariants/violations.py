@@ -170,7 +170,7 @@ def _by_claim(snapshot: Snapshot, shape: int) -> BoolVec:
 
 
 def _closes_nodes(constraints: Constraints) -> bool:
-    """Tell whether such pods close nodes with room to pods that say nothing themselves."""
+    """Tell whether the anti-affinity of such pods closes nodes to pods without terms."""
     devices = constraints.devices
     return bool(constraints.pod_anti_affinity or (devices is not None and devices.legacy_slices))
 

@@ -141,7 +141,7 @@ class Questions(Decisions, Words):
             it.plugin.bounds_non_preemptible for it in self._settings("queue_gate")
         )
         """True when non-preemptible jobs stay within the quotas on their path."""
-        self.has_rooms = bool(self.answers("node_room"))
+        self.has_node_room = bool(self.answers("node_room"))
         self.has_queue_gates = bool(self.answers("queue_gate"))
         scoring = self._settings("node_score")
         self.highest_score = sum(it.weight for it in scoring)

@@ -263,7 +263,7 @@ class Least(RowWise):
     without = "no bound"
 
     def instead(self, asked: Asked) -> IntVec:
-        """Leave no room."""
+        """Return zero for every node."""
         return np.zeros(len(asked[self.at]), np.int64)
 
     def add(self, before: IntVec, said: IntVec) -> IntVec:
@@ -325,7 +325,7 @@ class First(Combination):
         )
 
     def combined(self, said: Any) -> Any:
-        """Return the first answer, after which pluggy asks nobody else."""
+        """Return the first answer, after which pluggy asks no other plugin."""
         return said
 
 

@@ -38,7 +38,7 @@ def node_refusals_of(
     If no node could ever take such a pod, nodes are measured as if they were empty, since other
     pods make no difference. Otherwise they are measured by ``idle``, by default what is idle now.
     """
-    plan, room, _, _ = session.placement.vacancy(shape)
+    plan, room, _, _ = session.placement.free_capacity(shape)
     nodes = session.placement.nodes
     allowed = np.ones(len(session.nodes), np.bool_) if plan.codes is None else plan.codes == 0
     refused: list[NodeRefusal] = []

@@ -96,10 +96,10 @@ def _batch(session: Session, job: int, root: SubGroup, group: SubGroup) -> Shape
 def _reach(
     session: Session, topology: str, domains: Domains, shapes: Shapes, jobs: list[str]
 ) -> Reach:
-    rooms = [(domains.sums(session.places(shape)), count) for shape, count in shapes]
-    gangs = _least([room // count for room, count in rooms])
+    free = [(domains.sums(session.places(shape)), count) for shape, count in shapes]
+    gangs = _least([room // count for room, count in free])
     pods = sum(count for _, count in shapes)
-    parts: IntVec = _least([room * pods // count for room, count in rooms])
+    parts: IntVec = _least([room * pods // count for room, count in free])
     best = np.lexsort((np.arange(len(gangs)), -gangs))
     nearest = int(np.argmax(parts)) if parts.size else -1
     return Reach(
@@ -109,7 +109,7 @@ def _reach(
         pods,
         " and ".join(_asks(session, shape) for shape, _ in shapes),
         int(gangs.sum()),
-        min(int(room.sum()) // count for room, count in rooms),
+        min(int(room.sum()) // count for room, count in free),
         tuple((domains.names[at], int(gangs[at])) for at in best.tolist() if gangs[at]),
         domains.names[nearest] if nearest >= 0 else "",
         pods - min(int(parts[nearest]), pods) if nearest >= 0 else pods,

@@ -162,7 +162,7 @@ def _have_room(session: Session, job: RowVec) -> BoolVec:
     for each in np.unique(shape[free & (shape >= 0)]).tolist():
         of_shape = free & (shape == each)
         is_free = session.shapes.constraints[each].wait is None
-        total = session.placement.vacancy(each).total
+        total = session.placement.free_capacity(each).total
         found[of_shape] = is_free & (size[of_shape] > 0) & (size[of_shape] <= total)
     return found
 
@@ -170,7 +170,7 @@ def _have_room(session: Session, job: RowVec) -> BoolVec:
 def _has_room_within(session: Session, nodes: NodeSet, shape: int, size: int) -> bool:
     is_free = session.shapes.constraints[shape].wait is None
     with session.placement.within(nodes):
-        return is_free and 0 < size <= session.placement.vacancy(shape).total
+        return is_free and 0 < size <= session.placement.free_capacity(shape).total
 
 
 def _sets_of_jobs(session: Session, job: RowVec) -> dict[int, NodeSets]:
@@ -282,7 +282,7 @@ def _gate_codes(session: Session, job: RowVec, asks: Amounts) -> CodeVec:
 def _of_shape(session: Session, shape: int, size: IntVec, code: CodeVec) -> CodeVec:
     if (wait := _wait_of(session, shape)) is not None:
         return np.full(len(code), wait[0], np.int16)
-    lacks = session.placement.vacancy(shape).total < size
+    lacks = session.placement.free_capacity(shape).total < size
     never = never_fits(session, shape) if lacks.any() else None
     return code if never is None else np.where(lacks, np.int16(never), code)
 
@@ -303,7 +303,7 @@ def _of_shapes(session: Session, shapes: Shapes, code: int) -> int:
     if (wait := _first_wait(session, shapes)) is not None:
         return wait[0]
     for shape, count in shapes[:MOST_SHAPES]:
-        if session.placement.vacancy(shape).total < count:
+        if session.placement.free_capacity(shape).total < count:
             return int(never_fits(session, shape) or code)
     return code
 
@@ -482,7 +482,7 @@ def _held_for_others(session: Session, job: int) -> str:
 
 
 def _held_sentence(session: Session, job: int, code: int) -> str:
-    """Return what a job hears whose room is kept, or was kept for others for a while, or ""."""
+    """Return the sentence on capacity that is held for a job, or for others before it, or ""."""
     if code == Refusal.WAITING_FOR_RELEASE and job in session.outcome.awaits:
         queue = session.queues.name[session.outcome.awaits[job]]
         return f"its room is kept for it until pods that leave are gone: queue {queue} is full"
@@ -622,7 +622,7 @@ def _lack(session: Session, shapes: Shapes, size: int) -> tuple[int, _Lack]:
     code = _of_shapes(session, shapes, no_room)
     refused: tuple[NodeRefusal, ...] = ()
     for shape, count in shapes[:MOST_SHAPES]:
-        if session.placement.vacancy(shape).total < count:
+        if session.placement.free_capacity(shape).total < count:
             refused = node_refusals_of(session, shape)
             break
     fits, left, idle = _together(session, shapes)
@@ -677,7 +677,7 @@ def _together(session: Session, shapes: Shapes) -> tuple[int, int, Amounts]:
     fits, left = 0, -1
     for shape, count in shapes:
         request = session.shapes.request[:, shape]
-        room = np.minimum(room_of(idle, request), session.placement.vacancy(shape).room)
+        room = np.minimum(room_of(idle, request), session.placement.free_capacity(shape).room)
         before = np.cumsum(room) - room
         placed = np.clip(count - before, 0, room)
         idle -= request[:, None] * placed

@@ -130,7 +130,7 @@ class Records(Lazy[DecisionRecord]):
         return len(self.rows)
 
     def _is_told(self, job: int) -> bool:
-        """Tell whether a refused job without pending tasks is told of.
+        """Tell whether a refused job without pending tasks has a record.
 
         So it is while tasks of it are left: gated ones, or running ones that nothing can be done
         about, their queue being gone. A hold does not touch what runs: then gated ones only.

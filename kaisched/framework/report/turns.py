@@ -1,4 +1,4 @@
-"""Whose turn it is: the place of each waiting job in its queue, and of the queues on its path.
+"""The order of waiting jobs: the position of each in its queue, and of the queues on its path.
 
 The order is that of allocate, as of the end of the cycle: inside a queue the jobs by the plugins'
 keys, at each level the queues by theirs, each with the job that it would offer. It is made when it
@@ -169,7 +169,7 @@ class Turns:
         return ahead.because.text(whose)
 
     def ahead_of(self, job: int) -> str:
-        """Return who is ahead of a job, for people; empty if nobody is.
+        """Return the jobs or queues ahead of a job in words; empty without any.
 
         Jobs of other queues are not named: not everybody who reads it may see them.
         """

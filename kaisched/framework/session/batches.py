@@ -14,7 +14,7 @@ import numpy as np
 
 from kaisched.core.axis import PODS, TaskState
 from kaisched.framework.session.order import pending_tasks
-from kaisched.framework.session.placement import places_in_all
+from kaisched.framework.session.placement import pods_if_empty
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -157,7 +157,7 @@ def _could_ever_fit(session: Session, tasks: RowVec) -> bool:
     """Tell whether nodes would have room for pods, kind by kind, if nothing else ran."""
     shapes, counts = np.unique(session.tasks.shape_of_task[tasks], return_counts=True)
     return all(
-        places_in_all(session, shape) >= count
+        pods_if_empty(session, shape) >= count
         for shape, count in zip(shapes.tolist(), counts.tolist(), strict=True)
     )
 

@@ -1,8 +1,8 @@
-"""What nodes have idle and releasing as of now, and how many pods fit into that (their room).
+"""The idle and releasing amounts of nodes as of now, and how many pods fit: the free capacity.
 
-Only this module converts amounts to room. The ledger takes and gives back amounts by node and
-shape. All questions about room are answered here: room now, room once everything is released, and
-room without some of the running pods. Where pods share GPUs, amounts bound it and cards decide.
+Only this module converts amounts to pods. The ledger takes and gives back amounts by node and
+shape. All questions about free capacity are answered here: now, once everything is released, and
+without some of the running pods. Where pods share GPUs, amounts bound it and cards decide.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _FEW: Final = 16
 """Up to so many rows a loop of scalars is faster than arrays (measured: 0.2 us for a row against
 4 us for a call)."""
 _MOST_KEPT: Final = 64
-"""The room of at most so many shapes is kept."""
+"""The free capacity for at most so many shapes is kept."""
 _RELEASING: Final = int(TaskState.RELEASING)
 _PIPELINED: Final = int(TaskState.PIPELINED)
 _HOLDS: Final = HOLDING_STATES.tolist()
@@ -58,10 +58,10 @@ class Capacity:
 
     __slots__ = (
         "_asked",
+        "_by_shape",
         "_has_releasing",
         "_is_own",
         "_request",
-        "_rooms",
         "idle",
         "releasing",
         "touched",
@@ -83,8 +83,8 @@ class Capacity:
         self.touched = []
         self._request = snapshot.shapes.request
         self._asked: dict[int, list[tuple[int, int]]] = {}
-        self._rooms: dict[int, tuple[int, IntVec]] = {}
-        """By shape: how many changes were seen, and the room of all nodes by amounts."""
+        self._by_shape: dict[int, tuple[int, IntVec]] = {}
+        """How many changes were seen, and the free capacity of all nodes by amounts."""
         self._is_own = False
         self._has_releasing: bool | None = None
 
@@ -169,7 +169,7 @@ class Capacity:
 
     @property
     def has_releasing(self) -> bool:
-        """True when room was being released as the cycle began, or has been since."""
+        """Whether capacity was being released when the cycle began, or has been since."""
         if self._has_releasing is None:
             self._has_releasing = bool(np.count_nonzero(self.releasing))
         return self._has_releasing
@@ -199,18 +199,18 @@ class Capacity:
 
         Of several pods that are placed one after the other, each asks anew.
         """
-        known = self._rooms.get(shape)
+        known = self._by_shape.get(shape)
         rows = None if known is None else set(self.touched[known[0] :])
         asked = self.asked(shape)
         if known is None or rows is None or len(rows) > _FEW or not asked:
-            if len(self._rooms) >= _MOST_KEPT:
-                self._rooms.clear()
+            if len(self._by_shape) >= _MOST_KEPT:
+                self._by_shape.clear()
             room = room_of(self.free(), self._request[:, shape])
         else:
             room = known[1]
             for node in rows:
                 room[node] = self.on(node).pods(asked)
-        self._rooms[shape] = len(self.touched), room
+        self._by_shape[shape] = len(self.touched), room
         return room
 
     def fits(self, shape: int, node: int) -> bool:
@@ -246,12 +246,12 @@ class Capacity:
         """Return the whole GPUs of a node that are free once everything is released."""
         return max(int(self.idle[GPU, node] + self.releasing[GPU, node]), 0) // GPU_UNIT
 
-    def on(self, node: int) -> NodeRoom:
-        """Return the room of one node once everything is released, to count with."""
-        return NodeRoom((self.idle[:, node] + self.releasing[:, node]).tolist())
+    def on(self, node: int) -> NodeCapacity:
+        """Return the free capacity of one node once everything is released, to count with."""
+        return NodeCapacity((self.idle[:, node] + self.releasing[:, node]).tolist())
 
     def without(self, *holdings: Holding) -> Without:
-        """Return the room once everything is released and some pods are gone, to count with."""
+        """Return the free capacity without some pods once everything is released, to count with."""
         freed = Without(self.free(), self._request)
         for holding in holdings:
             freed.give_back(holding)
@@ -310,7 +310,7 @@ class Capacity:
 
 
 class Without:
-    """The room of all nodes if some pods were gone, counted on a copy."""
+    """The free capacity of all nodes without some pods, counted on a copy."""
 
     __slots__ = ("_request", "free")
 
@@ -338,8 +338,8 @@ class Without:
         return lack
 
 
-class NodeRoom:
-    """The room of one node as plain numbers, which are quicker than arrays; a copy."""
+class NodeCapacity:
+    """The free capacity of one node as plain numbers, which are faster than arrays; a copy."""
 
     __slots__ = ("_free",)
 

@@ -1,4 +1,4 @@
-"""With which pod a ResourceClaim counts that pods of several jobs wait for.
+"""The pod whose queue pays for a ResourceClaim that pods of several jobs wait for.
 
 As a cycle begins it counts with a pod of each job: any of them may be the one that starts with it.
 Once a pod has got it, the others have shapes that do not count it.

@@ -69,7 +69,7 @@ def refuse(refused: CodeVec, where: BoolVec, refusal: Refusal) -> None:
 
 
 def leave_one(refused: CodeVec, now: IntVec, later: IntVec) -> None:
-    """Leave one node to pods that share a claim which has no devices yet: all go there.
+    """Allow one node only to pods that share a claim without devices: all need that node.
 
     That with most room for them now, or else later.
     """
@@ -83,7 +83,7 @@ def leave_one(refused: CodeVec, now: IntVec, later: IntVec) -> None:
 
 
 class PluginNodes:
-    """Which nodes offer the bridged resource by a device plugin, and who needs which kind."""
+    """Nodes with a device plugin for the bridged resource, and the shapes that need each kind."""
 
     def __init__(self, snapshot: Snapshot, bridge: Bridge) -> None:
         """Look at the nodes of a snapshot."""
@@ -157,7 +157,7 @@ class Wanted(NamedTuple):
     """Those of each pod after it; None for the same. A claim that they share is had once."""
 
 
-class Room:
+class FreeDevices:
     """How many pods with equal claims each node has devices for."""
 
     __slots__ = ("later", "now")
@@ -175,13 +175,13 @@ class Room:
         return rows
 
 
-class DeviceRooms:
-    """The rooms of all claims that were asked about."""
+class FreeDevicesByClaims:
+    """The free capacity for all claims that were asked about."""
 
     def __init__(self, table: ClaimTable, sites: Sequence[Site]) -> None:
         """Know nothing yet."""
         self._table, self._sites = table, sites
-        self._rooms: dict[tuple[ClaimUse, ...], Room] = {}
+        self._free_by_claims: dict[tuple[ClaimUse, ...], FreeDevices] = {}
         self._keyed: list[tuple[ClaimUse, ...]] = []
         """Those of them with claims that have a key."""
         self._looks: dict[Named, IntVec] = {}
@@ -191,22 +191,22 @@ class DeviceRooms:
         self._steps: dict[tuple[ClaimUse, ...], Steps] = {}
         """How many steps the searches for them may still take in this cycle."""
 
-    def get(self, uses: tuple[ClaimUse, ...]) -> Room | None:
+    def get(self, uses: tuple[ClaimUse, ...]) -> FreeDevices | None:
         """Return the room for pods with such claims, if it was asked about."""
-        return self._rooms.get(uses)
+        return self._free_by_claims.get(uses)
 
-    def made(self, uses: tuple[ClaimUse, ...]) -> Room:
+    def made(self, uses: tuple[ClaimUse, ...]) -> FreeDevices:
         """Return the room for pods with such claims; nothing is counted."""
-        room = self._rooms.get(uses)
+        room = self._free_by_claims.get(uses)
         if room is None:
-            room = self._rooms[uses] = Room(len(self._sites))
+            room = self._free_by_claims[uses] = FreeDevices(len(self._sites))
             if any(it.key for it in uses):
                 self._keyed.append(uses)
         return room
 
     def drop(self, uses: tuple[ClaimUse, ...]) -> None:
         """Forget the room for pods with such claims."""
-        self._rooms.pop(uses, None)
+        self._free_by_claims.pop(uses, None)
         if uses in self._keyed:
             self._keyed.remove(uses)
 
@@ -314,13 +314,13 @@ class DeviceRooms:
     def forget(self, node: int) -> None:
         """Count again where devices may have changed hands."""
         if not self._table.offer.is_local:
-            self._rooms.clear()
+            self._free_by_claims.clear()
             self._keyed.clear()
             return
         for uses in self._keyed:
-            del self._rooms[uses]
+            del self._free_by_claims[uses]
         self._keyed.clear()
-        for room in self._rooms.values():
+        for room in self._free_by_claims.values():
             room.now[node] = room.later[node] = UNKNOWN
 
 
@@ -389,7 +389,7 @@ class Devices:
         """(task, claim, sign): from now on a claim counts with a task, or no longer (-1)."""
         self._waits = state == _PENDING
         self._users: Counter[str] | None = None
-        self._rooms = DeviceRooms(table, self._sites)
+        self._free_by_claims = FreeDevicesByClaims(table, self._sites)
         self._plugin: PluginNodes | None = None
         """Where a resource is offered by a device plugin that is offered by claims elsewhere."""
         if table.bridge is not None:
@@ -411,7 +411,7 @@ class Devices:
     # -- who has which ----------------------------------------------------------------------------
 
     def may_stay(self, task: int) -> bool:
-        """Tell whether a task that is leaving could keep its devices: nobody is promised them."""
+        """Tell whether a leaving task could keep its devices: they are not promised."""
         keys = self._table.claims_of_task.get(task, ())
         return not any(self._is_given_away(key) for key in keys)
 
@@ -486,7 +486,7 @@ class Devices:
         else:
             self._leave(task, keys)
         self._moved.append(node)
-        self._rooms.forget(node)
+        self._free_by_claims.forget(node)
 
     def _choose(self, task: int, keys: tuple[str, ...], node: int, *, is_now: bool) -> None:
         """Choose devices for the claims of a task that have none."""
@@ -673,7 +673,7 @@ class Devices:
         books are the same.
         """
         uses = self._constraints[plan.shape].claims
-        room, plugin = self._rooms.get(uses), self._plugin
+        room, plugin = self._free_by_claims.get(uses), self._plugin
         if plugin is not None and not can_do_without(uses):
             plugin = None
         if plugin is not None and _needed_always(uses):
@@ -681,7 +681,7 @@ class Devices:
         if room is None or self._apart or plan.cap_later is not None or plan.cap is None:
             return False
         if (
-            uses in self._rooms.faults
+            uses in self._free_by_claims.faults
             or any(it.key for it in uses)
             or not self._table.offer.is_local
         ):
@@ -691,7 +691,7 @@ class Devices:
         is_open = filtered == 0
         asked = is_open if plugin is None else is_open & ~plugin.by_plugin[rows]
         self._count(uses, rows[asked & (room.now[rows] == UNKNOWN)].tolist())
-        if uses in self._rooms.faults:
+        if uses in self._free_by_claims.faults:
             return False
         now = room.now[rows]
         if plugin is not None:
@@ -734,7 +734,7 @@ class Devices:
         return refused, before
 
     def _with_devices(
-        self, room: IntVec, found: Room | None, always: Room | None
+        self, room: IntVec, found: FreeDevices | None, always: FreeDevices | None
     ) -> tuple[IntVec, IntVec]:
         """Return bounds ``(N,)`` on pods: room, and devices now or later where they are needed."""
         now, later = room, room
@@ -758,7 +758,7 @@ class Devices:
 
     def _refuse_by(
         self, uses: tuple[ClaimUse, ...], refused: CodeVec, shape: int, capacity: Capacity
-    ) -> Room | None:
+    ) -> FreeDevices | None:
         """Refuse nodes where claims cannot be had, of those that are not refused already.
 
         Return how many pods each node has devices for; None if all claims have theirs.
@@ -771,7 +771,7 @@ class Devices:
         found = None
         if self._open(uses):
             found = self._room(uses, refused == 0, shape, capacity)
-            if uses in self._rooms.faults:
+            if uses in self._free_by_claims.faults:
                 refused[refused == 0] = int(Refusal.DEVICE_CLAIM)
             if self._apart:
                 refuse(refused, (found.now <= 0) & (found.later > 0), Refusal.DEVICES_LEAVING)
@@ -808,7 +808,7 @@ class Devices:
     def _most(self, uses: tuple[ClaimUse, ...], *, is_later: bool) -> IntVec | None:
         """Return how many pods ``(N,)`` find devices for claims of their own; None for none."""
         own = [it for it in self._open(uses) if not it.key]
-        room = self._rooms.get(uses)
+        room = self._free_by_claims.get(uses)
         if not own or room is None:
             return None
         return np.maximum(room.later if is_later else room.now, 0)
@@ -855,16 +855,16 @@ class Devices:
     def fault(self, shape: int) -> str:
         """Return why the claims of a shape cannot be allocated at all, or an empty text."""
         uses = self._constraints[shape].claims
-        return "" if can_do_without(uses) else self._rooms.faults.get(uses, "")
+        return "" if can_do_without(uses) else self._free_by_claims.faults.get(uses, "")
 
     def _room(
         self, uses: tuple[ClaimUse, ...], allowed: BoolVec, shape: int, capacity: Capacity
-    ) -> Room:
+    ) -> FreeDevices:
         fits = None
         if not self._table.offer.is_local:
-            self._rooms.drop(uses)
+            self._free_by_claims.drop(uses)
             fits = capacity.room(shape)
-        room = self._rooms.made(uses)
+        room = self._free_by_claims.made(uses)
         self._count(uses, room.missing(allowed), fits)
         return room
 
@@ -872,7 +872,7 @@ class Devices:
         self, uses: tuple[ClaimUse, ...], missing: list[int], fits: IntVec | None = None
     ) -> None:
         books = self._now, self._later_with(uses) if self._apart else None
-        self._rooms.count(uses, self._wanted(uses), missing, books, fits)
+        self._free_by_claims.count(uses, self._wanted(uses), missing, books, fits)
 
     def _later_with(self, uses: Iterable[ClaimUse]) -> Holdings:
         """Return what is taken once leaving pods have left, if a pod with such claims comes.

@@ -28,7 +28,7 @@ an arg-max over 5,000 nodes costs 2 us, a stable sort 300)."""
 
 
 class Mask:
-    """The scores of nodes with room, kept from one vacancy of a shape to the next."""
+    """The scores of nodes with room, kept from one question about a shape to the next."""
 
     __slots__ = ("seen", "shares", "values")
 
@@ -97,8 +97,8 @@ class ShapePlan:
         return self.cap if self.cap_later is None else self.cap_later
 
 
-class Vacancy(NamedTuple):
-    """Where pods of a shape fit at one moment."""
+class FreeCapacity(NamedTuple):
+    """The free capacity for pods of a shape at one moment."""
 
     plan: ShapePlan
     room: IntVec
@@ -187,7 +187,7 @@ def _rises(rows: RowVec, counts: IntVec, masked: FloatVec, score: Scores) -> boo
 class ShareMask:
     """The scores of nodes with room for a share, kept up with the moves of the cycle."""
 
-    __slots__ = ("_is_above", "_opened", "_stale", "_values", "places", "seen")
+    __slots__ = ("_is_above", "_opened", "_stale", "_values", "count", "seen")
 
     def __init__(
         self, values: FloatVec, opened: BoolVec, seen: int, *, highest: float = ON_OPEN_CARD
@@ -207,7 +207,7 @@ class ShareMask:
         """Nodes with room whose score is not that of now: it is below that of any open card."""
         self._is_above = highest < ON_OPEN_CARD
         """Whether a node with an open card comes before all others, whatever plugins answer."""
-        self.places = int(np.count_nonzero(values >= 0))
+        self.count = int(np.count_nonzero(values >= 0))
         """How many nodes have room."""
         self.seen = seen
 
@@ -219,13 +219,13 @@ class ShareMask:
         opened, stale, values = self._opened, self._stale, self._values
         for row in set(touched[self.seen :]):
             opened.discard(row)
-            self.places -= int(values[row] >= 0)
+            self.count -= int(values[row] >= 0)
             has_room, has_open_card = look(row)
             if not has_room:
                 values[row] = -1.0
                 stale.discard(row)
                 continue
-            self.places += 1
+            self.count += 1
             values[row] = 0.0
             stale.add(row)
             if has_open_card:
@@ -251,12 +251,12 @@ class ShareMask:
 
 
 def choose_shares(
-    placement: Placement, capacity: Capacity, cards: Cards, vacancy: Vacancy, count: int
+    placement: Placement, capacity: Capacity, cards: Cards, free: FreeCapacity, count: int
 ) -> RowVec:
     """Return a node row for each of some equal pods with shares, which have room."""
-    plan, room, _, mask = vacancy
+    plan, room, _, mask = free
     if count == 1 and mask is not None:
-        return np.array([_choose_one(placement, cards, vacancy, mask, capacity.touched)])
+        return np.array([_choose_one(placement, cards, free, mask, capacity.touched)])
     score, shape = placement.scorer(plan.shape), plan.shape
     opened = cards.open_cards(shape, is_later=False)
     bonus = opened.bonus(capacity.cards_to_open)
@@ -280,13 +280,13 @@ def next_share(
 
     if shares.seen < len(capacity.touched):
         shares.update(capacity.touched, look)
-    return shares.best(placement.scorer(shape)) if shares.places > 1 else None
+    return shares.best(placement.scorer(shape)) if shares.count > 1 else None
 
 
 def _choose_one(
-    placement: Placement, cards: Cards, vacancy: Vacancy, mask: Mask, touched: list[int]
+    placement: Placement, cards: Cards, free: FreeCapacity, mask: Mask, touched: list[int]
 ) -> int:
-    plan, room, _, _ = vacancy
+    plan, room, _, _ = free
     shape, shares = plan.shape, mask.shares
     if shares is None:
         opened = (room > 0) & (cards.open_cards(shape, is_later=False).up_to_date() > 0)
@@ -299,7 +299,7 @@ def _choose_one(
 
 
 def choose_within(
-    nodes: NodeSet, vacancy: Vacancy, count: int, choose: Callable[[Vacancy, int], RowVec]
+    nodes: NodeSet, free: FreeCapacity, count: int, choose: Callable[[FreeCapacity, int], RowVec]
 ) -> RowVec | None:
     """Return a node row for each of some equal pods; None where the bounds leave too little room.
 
@@ -307,12 +307,12 @@ def choose_within(
     """
     order = nodes.order
     if order is None:
-        return choose(vacancy, count)
-    most = None if nodes.most is None else nodes.most.get(vacancy.plan.shape, {})
+        return choose(free, count)
+    most = None if nodes.most is None else nodes.most.get(free.plan.shape, {})
     chosen: list[RowVec] = []
-    for rank in np.unique(order[vacancy.room > 0]).tolist():
-        room: IntVec = np.where(order == rank, vacancy.room, 0)
-        some = Vacancy(vacancy.plan, room, int(room.sum()), None)
+    for rank in np.unique(order[free.room > 0]).tolist():
+        room: IntVec = np.where(order == rank, free.room, 0)
+        some = FreeCapacity(free.plan, room, int(room.sum()), None)
         take = min(count, some.total, count if most is None else most.get(rank, 0))
         if take:
             chosen.append(choose(some, take))

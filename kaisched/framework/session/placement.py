@@ -1,7 +1,7 @@
 """Finds nodes for pods of a shape, one or many at once, and counts how many fit on each.
 
 For each shape and cycle there is a mask of allowed nodes, with room and score of each node. Moves
-update only the rows that they change. A batch of identical pods gets exactly the places of a choice
+update only the rows that they change. A batch of identical pods gets exactly the nodes of a choice
 one by one (highest score, then the lower node row). Where scores allow it, the batch is placed at
 once.
 """
@@ -20,9 +20,9 @@ from kaisched.core.refusals import PASSING, Refusal
 from kaisched.framework.session.capacity import Capacity, divisors, pods_in
 from kaisched.framework.session.cards import ON_OPEN_CARD
 from kaisched.framework.session.filling import (
+    FreeCapacity,
     Mask,
     ShapePlan,
-    Vacancy,
     choose_by_score,
     choose_shares,
     choose_within,
@@ -46,16 +46,16 @@ _FEW: Final = 8
 """So many rows of cards are faster as plain numbers, one by one."""
 _SPARE: Final = 256
 """With more shapes than this, the table checks whether most of them are still asked about."""
-_HINT = "rooms"
+_HINT = "free_capacity"
 _OUTSIDE = np.int16(Refusal.OUTSIDE_NODE_SET)
 _ELSEWHERE = np.int16(Refusal.POD_AFFINITY)
 _SCARCE = 64
 """With more room than this, no check is made whether all of it is on one node."""
-_IN_ALL: Final = "places.in_all"
+_EMPTY: Final = "capacity.empty"
 
 
-class Rooms:
-    """Room ``(S', N)`` of the shapes asked about, from amounts alone."""
+class CapacityTable:
+    """Free capacity ``(S', N)`` for the shapes asked about, from amounts alone."""
 
     def __init__(self, snapshot: Snapshot) -> None:
         """Start with no shapes."""
@@ -223,19 +223,19 @@ class Placement:
     """Finds nodes for the pods of a session."""
 
     def __init__(self, session: Session) -> None:
-        """Reuse the room table of earlier cycles if it is still about the same nodes."""
+        """Reuse the table of earlier cycles if it is still about the same nodes."""
         # A weak reference: a cycle of references would keep all columns of a cycle until the next
         # garbage collection, and fresh memory costs more than memory that was just released.
         self._of = weakref.ref(session)
         self._ask, self._devices = session.ask, session.devices
-        rooms = session.hints.get(_HINT)
-        if not (isinstance(rooms, Rooms) and rooms.serves(session.snapshot)):
-            rooms = session.hints[_HINT] = Rooms(session.snapshot)
+        table = session.hints.get(_HINT)
+        if not (isinstance(table, CapacityTable) and table.serves(session.snapshot)):
+            table = session.hints[_HINT] = CapacityTable(session.snapshot)
         self._capacity: Capacity = session.capacity
         self._has_cards = session.capacity.cards is not None
-        rooms.begin(session.snapshot, self._capacity)
-        self._shared: Rooms = rooms
-        self._rows, self._none, self._turn = rooms.rows, rooms.none, rooms.turn
+        table.begin(session.snapshot, self._capacity)
+        self._shared: CapacityTable = table
+        self._rows, self._none, self._turn = table.rows, table.none, table.turn
         self.highest_score = self._ask.highest_score
         self._plans: dict[int, ShapePlan] = {}
         """Plans for all nodes."""
@@ -284,9 +284,9 @@ class Placement:
             future = [capacity.room(shape).sum() for shape in distinct.tolist()]
             total = np.array(future, np.int64)[which]
         else:
-            rooms = self._rooms()
-            slots = rooms.slots(shapes, self._session.snapshot, capacity)
-            total = rooms.total.take(slots)
+            table = self._current()
+            slots = table.slots(shapes, self._session.snapshot, capacity)
+            total = table.total.take(slots)
         if (cards := capacity.cards) is not None:
             for shape in np.unique(shapes).tolist():
                 if cards.take_on(shape, _NO_ROWS)[0] > 1:
@@ -299,12 +299,12 @@ class Placement:
         session = self._session
         if self._capacity.has_releasing or session.has_moved:
             return False
-        return self._rooms().is_full(session.shapes.request.shape[1])
+        return self._current().is_full(session.shapes.request.shape[1])
 
     def amounts_room(self, shape: int) -> IntVec:
         """``(N,)`` pods of the shape that the idle amounts allow now, whatever plugins say."""
         slot = self._slot(shape)
-        room: IntVec = self._rooms().room[slot]
+        room: IntVec = self._current().room[slot]
         return room
 
     def plan(self, shape: int) -> ShapePlan:
@@ -350,7 +350,7 @@ class Placement:
 
     def _bound(self, plan: ShapePlan) -> IntVec | None:
         """``(N,)`` the plugins' bound on pods of a shape; None without one."""
-        if not self._ask.has_rooms:
+        if not self._ask.has_node_room:
             return None
         return self._ask.node_room(self._session, plan.shape, self._rows)
 
@@ -398,19 +398,19 @@ class Placement:
         self._judge_within(plan, bound)
         plan.mask = Mask()
 
-    def vacancy(self, shape: int) -> Vacancy:
+    def free_capacity(self, shape: int) -> FreeCapacity:
         """Return where pods of the shape fit now, by amounts, filters and plugins' bounds."""
         plan = self.plan(shape)
         slot = self._slot(shape)
         room: IntVec = self._shared.room[slot]
         if plan.codes is None and plan.cap is None:
-            return Vacancy(plan, room, int(self._shared.total[slot]), plan.mask)
+            return FreeCapacity(plan, room, int(self._shared.total[slot]), plan.mask)
         self._refresh(plan)
         if plan.cap is not None:
             room = np.minimum(room, plan.cap)
         if plan.codes is not None:
             room = room * (plan.codes == 0)
-        return Vacancy(plan, room, int(room.sum()), plan.mask)
+        return FreeCapacity(plan, room, int(room.sum()), plan.mask)
 
     def future(self, plan: ShapePlan, codes: CodeVec | None = None) -> IntVec:
         """``(N,)`` pods that fit once room being released is free; by other codes, if given."""
@@ -421,42 +421,42 @@ class Placement:
         cap = plan.cap_once_released
         return room if cap is None else np.minimum(room, cap)
 
-    def future_vacancy(self, shape: int) -> Vacancy:
+    def future_capacity(self, shape: int) -> FreeCapacity:
         """Return where pods of the shape fit once room being released is free."""
         plan = self.plan(shape)
         room = self.future(plan)
-        return Vacancy(plan, room, int(room.sum()), None)
+        return FreeCapacity(plan, room, int(room.sum()), None)
 
     # -- choosing --------------------------------------------------------------------------------
 
-    def choose(self, vacancy: Vacancy, count: int) -> RowVec | None:
+    def choose(self, free: FreeCapacity, count: int) -> RowVec | None:
         """Return a node row for each of ``count`` identical pods, or None where room is lacking.
 
-        Nothing is changed: the caller places the pods through a statement. ``vacancy`` must be
+        Nothing is changed: the caller places the pods through a statement. ``free`` must be
         current. Where the set of nodes that is tried now has an order, that decides before scores.
         """
-        if vacancy.total < count:
+        if free.total < count:
             return None
         rows: RowVec | None
         if self.nodes is None:
-            rows = self._choose(vacancy, count)
+            rows = self._choose(free, count)
         else:
-            rows = choose_within(self.nodes, vacancy, count, self._choose)
+            rows = choose_within(self.nodes, free, count, self._choose)
         if count == 1 or self._devices is None or rows is None:
             return rows
-        return self._devices.in_order(vacancy.plan.shape, rows)
+        return self._devices.in_order(free.plan.shape, rows)
 
-    def _choose(self, vacancy: Vacancy, count: int) -> RowVec:
+    def _choose(self, free: FreeCapacity, count: int) -> RowVec:
         """Return a node row for each of some identical pods, which have room, by scores alone."""
-        plan, room, total, _ = vacancy
+        plan, room, total, _ = free
         cards = self._capacity.cards_for(plan.shape) if self._has_cards else None
         if cards is not None and not cards.spread.nodes:
-            return choose_shares(self, self._capacity, cards, vacancy, count)
+            return choose_shares(self, self._capacity, cards, free, count)
         if total <= _SCARCE:
             open_rows: RowVec = room.nonzero()[0]
             if open_rows.size == 1:  # no choice, no scores: the rule in a full cluster
                 return open_rows if count == 1 else np.repeat(open_rows, count)
-        masked = self._masked(vacancy)
+        masked = self._masked(free)
         if count == 1:
             return np.array([int(masked.argmax())])
         scorer, scores_rise = self.scorer(plan.shape), self._ask.scores_rise
@@ -477,7 +477,7 @@ class Placement:
 
         Node rows in ``barred`` are left out.
         """
-        plan, room, _, _ = self.vacancy(shape)
+        plan, room, _, _ = self.free_capacity(shape)
         future = self.future(plan)
         score = np.where(future > 0, self.scores(plan), -1.0)
         if (cards := self._capacity.cards_for(shape)) is not None:
@@ -500,19 +500,19 @@ class Placement:
 
         Return None when there is too little room. Nothing is changed, as in :meth:`choose`.
         """
-        return self.choose(self.future_vacancy(shape), count)
+        return self.choose(self.future_capacity(shape), count)
 
     @property
     def _moved(self) -> Callable[..., tuple[RowVec, RowVec] | None] | None:
-        """What tells plugins of moves; None if none is to hear of them in this cycle."""
+        """What notifies plugins of moves; None if none is to be notified in this cycle."""
         return self._ask.speaking(self._session, "on_moves")
 
     @property
     def listens(self) -> bool:
-        """Whether devices or plugins are to hear of moves."""
+        """Whether devices or plugins are to be notified of moves."""
         return self._devices is not None or self._moved is not None
 
-    def note_moves(self, tasks: RowVec, nodes: RowVec, sign: int) -> None:
+    def record_moves(self, tasks: RowVec, nodes: RowVec, sign: int) -> None:
         """Report moves to the plugins, and ask again filters and scores that they name as stale."""
         if self._devices is not None:
             self._devices.note_all(tasks, nodes, self._session.ledger.state, sign)
@@ -521,8 +521,8 @@ class Placement:
                 node, request, charge = self._devices.counted(key)
                 self._session.ledger.count_claim(task, charge, more)
                 self._capacity.keep(node, request * more)
-        tell = self._moved
-        stale = None if tell is None else tell(self._session, tasks, nodes, sign)
+        notify = self._moved
+        stale = None if notify is None else notify(self._session, tasks, nodes, sign)
         if stale is None:
             return
         self.news += 1
@@ -538,25 +538,25 @@ class Placement:
 
     # -- upkeep ------------------------------------------------------------------------------------
 
-    def _rooms(self) -> Rooms:
-        """Return the room table; a private one if a later cycle has taken over the shared one.
+    def _current(self) -> CapacityTable:
+        """Return the shared table; a private one if a later cycle has taken that over.
 
         Records are made when they are read, which may be cycles later.
         """
         if self._shared.turn != self._turn:
-            self._shared = Rooms(self._session.snapshot)
+            self._shared = CapacityTable(self._session.snapshot)
             self._turn = self._shared.turn
         return self._shared
 
     def _slot(self, shape: int) -> int:
-        """Return the shape's slot in the room table, updated with every move."""
-        rooms = self._rooms()
-        slot = rooms.slot_of_shape.get(shape)
+        """Return the shape's slot in the table of free capacity, updated with every move."""
+        table = self._current()
+        slot = table.slot_of_shape.get(shape)
         if slot is None:
-            rooms.add([shape], self._session.snapshot, self._capacity)
-            slot = rooms.slot_of_shape[shape]
+            table.add([shape], self._session.snapshot, self._capacity)
+            slot = table.slot_of_shape[shape]
         else:
-            rooms.catch_up(slot, self._capacity)
+            table.catch_up(slot, self._capacity)
         return slot
 
     def scores(self, plan: ShapePlan) -> FloatVec:
@@ -578,9 +578,9 @@ class Placement:
         plan.seen = len(touched)
         return plan.score
 
-    def _masked(self, vacancy: Vacancy) -> FloatVec:
+    def _masked(self, free: FreeCapacity) -> FloatVec:
         """``(N,)`` score where there is room, else -1; a kept mask is updated in touched rows."""
-        plan, room, _, mask = vacancy
+        plan, room, _, mask = free
         score, touched = self.scores(plan), self._capacity.touched
         if mask is None or mask.values is None:
             values: FloatVec = np.where(room > 0, score, -1.0)
@@ -601,13 +601,13 @@ class Placement:
         return partial(self._ask.node_score, self._session, shape)
 
 
-class _InAll(NamedTuple):
-    """Places on all nodes by shape, and the nodes that they were counted on."""
+class _Empty(NamedTuple):
+    """Pods that fit on all empty nodes by shape, and the nodes that they were counted on."""
 
     generation: int
     statics: object
     allocatable: Amounts
-    places: dict[int, int]
+    pods: dict[int, int]
 
     def holds(self, session: Session) -> bool:
         nodes = session.nodes
@@ -618,23 +618,23 @@ class _InAll(NamedTuple):
         )
 
 
-def places_in_all(session: Session, shape: int) -> int:
+def pods_if_empty(session: Session, shape: int) -> int:
     """Return how many pods of a shape would fit on all nodes if nothing ran at all: a bound.
 
     It is kept from cycle to cycle while the nodes are the same.
     """
-    known: dict[int, int] | None = session.found.get(_IN_ALL)
+    known: dict[int, int] | None = session.found.get(_EMPTY)
     if known is None:
-        hint: _InAll | None = session.hints.get(_IN_ALL)
+        hint: _Empty | None = session.hints.get(_EMPTY)
         if hint is None or not hint.holds(session):
             nodes = session.nodes
-            hint = _InAll(session.generation, nodes.statics, nodes.allocatable, {})
-        known, session.hints[_IN_ALL] = hint.places, hint
-        session.found[_IN_ALL] = known
+            hint = _Empty(session.generation, nodes.statics, nodes.allocatable, {})
+        known, session.hints[_EMPTY] = hint.pods, hint
+        session.found[_EMPTY] = known
     if shape not in known:
         with session.placement.within(None):
-            rooms = session.places_when_empty(shape)
+            pods = session.places_when_empty(shape)
         if (cards := session.capacity.cards) is not None:
-            rooms = rooms * cards.could_take(shape)
-        known[shape] = int(rooms.sum())
+            pods = pods * cards.could_take(shape)
+        known[shape] = int(pods.sum())
     return known[shape]

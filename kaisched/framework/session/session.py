@@ -49,10 +49,10 @@ if TYPE_CHECKING:
     from kaisched.framework.session.node_sets import NodeSet
 
     Columns = list[IntVec | FloatVec]
-    Fold = Callable[[RowVec, RowVec, RowVec, BoolVec, FloatVec], FloatVec]
+    WeightTransform = Callable[[RowVec, RowVec, RowVec, BoolVec, FloatVec], FloatVec]
 
 _FAIR_TREE = "session.fairTree"
-_EVICTABLE = "places.evictable"
+_EVICTABLE = "capacity.evictable"
 HOST_ONLY: Final = frozenset(
     {
         "action",
@@ -292,9 +292,14 @@ class Session:
         return self.fair_share
 
     @property
-    def fold(self) -> Fold | None:
-        """The plugins' over-quota weight fold, or None (the identity)."""
+    def weight_transform(self) -> WeightTransform | None:
+        """The plugins' transform of over-quota weights, or None (the identity)."""
         return self._division("over_quota_weights")
+
+    @property
+    def fold(self) -> WeightTransform | None:
+        """The old name of :attr:`weight_transform`, for plugins written before."""
+        return self.weight_transform
 
     @property
     def head_start(self) -> Callable[..., IntVec | None] | None:
@@ -381,7 +386,7 @@ class Session:
         None fits outside the set of nodes that is tried now. Asks other plugins: not to be called
         by a plugin that is asked about filters, bounds or scores.
         """
-        plan, room, _, _ = self.placement.vacancy(shape)
+        plan, room, _, _ = self.placement.free_capacity(shape)
         if plan.one_of is None:
             return room
         # Pods that share a claim fit on one node only; each counts as if it were that one.

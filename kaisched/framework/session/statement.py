@@ -165,7 +165,7 @@ class Statement:
         return is_free and session.capacity.may_stay(task, shape, node)
 
     def spare(self, task: int) -> None:
-        """Let an evicted task stay where it is after all."""
+        """Undo the eviction of a task."""
         old_state = int(self._session.tasks.state[task])
         self._change(task, old_state, int(self._ledger.node_of_task[task]))
 
@@ -316,7 +316,7 @@ class Statement:
             self._note(task, node, 1)
 
     def _note(self, tasks: RowVec | int, nodes: RowVec | int, sign: int) -> None:
-        """Report moves to devices and plugins, if any are to hear of them."""
+        """Notify devices and plugins of moves, if any of them listen."""
         if self._listens:
-            note_moves = self._session.placement.note_moves
-            note_moves(np.atleast_1d(tasks), np.atleast_1d(nodes), sign)
+            record_moves = self._session.placement.record_moves
+            record_moves(np.atleast_1d(tasks), np.atleast_1d(nodes), sign)

@@ -47,7 +47,7 @@ class Claim:
 
 
 class Unit(NamedTuple):
-    """A unit: what of a job goes together."""
+    """A unit: the pods of a job that are evicted together."""
 
     job: int
     tasks: tuple[int, ...]
@@ -80,10 +80,10 @@ class Units:
 
 
 class Going:
-    """Units that go; what rests on one of them may not stay."""
+    """Units that are evicted, and the units that depend on these."""
 
     def __init__(self, units: Iterable[Unit] = ()) -> None:
-        """Begin with the units that are known to go."""
+        """Begin with the units that are known to be evicted."""
         self._cores: set[int] = set()
         self._pods: set[int] = set()
         """The first pod of each unit that is no core."""
@@ -91,14 +91,14 @@ class Going:
             self.add(unit)
 
     def add(self, unit: Unit) -> None:
-        """Note that a unit goes."""
+        """Record that a unit is evicted."""
         if unit.is_core:
             self._cores.add(unit.job)
         else:
             self._pods.add(unit.tasks[0])
 
     def takes(self, unit: Unit) -> bool:
-        """Tell whether a unit goes too: with its job's core, or with the subgroup it is part of."""
+        """Tell whether a unit is evicted too: with its job's core, or with its subgroup."""
         return unit.job in self._cores or unit.part_of in self._pods
 
 

@@ -1,4 +1,4 @@
-"""Finds the pending pods that could not start if nothing else ran: they entitle to nothing (R2).
+"""Finds the pending pods that could not start in an empty cluster: they request nothing (R2).
 
 No node that takes new pods is large enough and allowed by labels, affinity and taints; or too few
 such pods of their gang exist; or what their job needs is more than the queues on its path may ever
@@ -16,7 +16,7 @@ from kaisched.core.axis import TaskState
 from kaisched.core.refusals import Refusal
 from kaisched.core.sums import charges_of
 from kaisched.core.tables import OPEN
-from kaisched.framework.session.placement import places_in_all
+from kaisched.framework.session.placement import pods_if_empty
 from kaisched.units import UNLIMITED
 
 if TYPE_CHECKING:
@@ -49,8 +49,8 @@ def find_unschedulable(session: Session) -> Unschedulable | None:
         return None
     job, shape = session.tasks.job_of_task[tasks], session.tasks.shape_of_task[tasks]
     podset = session.tasks.podset_of_task[tasks]
-    places, code = _places_of(session, tasks), session.jobs.refusal[job]
-    fits = (places > 0)[shape] & (code == 0)
+    capacity, code = _capacity_if_empty(session, tasks), session.jobs.refusal[job]
+    fits = (capacity > 0)[shape] & (code == 0)
     beyond, is_part = (
         np.zeros(len(session.podsets.minimum), np.bool_),
         session.jobs.pending[job] > 1,
@@ -62,7 +62,7 @@ def find_unschedulable(session: Session) -> Unschedulable | None:
         some = fits & is_part
         beyond = _exceeds(session, tasks[some], charge[:, some], bound[:, some])
         beyond[podset[is_large]] = True
-    lacks = _lacking(session, tasks[fits], places)
+    lacks = _lacking(session, tasks[fits], capacity)
     lacks |= beyond & (session.podsets.active < session.podsets.minimum)
     is_up = session.nodes.statics.is_ready & ~session.nodes.statics.has_pressure
     room = (session.nodes.allocatable * is_up).sum(axis=1)[:, None]
@@ -94,23 +94,23 @@ def _counted(session: Session) -> RowVec:
     return counted
 
 
-def _places_of(session: Session, tasks: RowVec) -> IntVec:
+def _capacity_if_empty(session: Session, tasks: RowVec) -> IntVec:
     """``(S,)`` pods of each shape of some tasks that would fit if nothing ran; 0 for others."""
-    places = np.zeros(len(session.shapes.constraints), np.int64)
+    capacity = np.zeros(len(session.shapes.constraints), np.int64)
     for each in np.bincount(session.tasks.shape_of_task[tasks]).nonzero()[0].tolist():
-        places[each] = places_in_all(session, each)
-    return places
+        capacity[each] = pods_if_empty(session, each)
+    return capacity
 
 
-def _lacking(session: Session, fitting: RowVec, places: IntVec) -> BoolVec:
+def _lacking(session: Session, fitting: RowVec, capacity: IntVec) -> BoolVec:
     """``(P,)`` the pod sets whose minimum could not run with the pods that there are and fit."""
     podsets, tasks = session.podsets, session.tasks
     # One key for each pair of pod set and shape.
-    keys = tasks.podset_of_task[fitting] * len(places) + tasks.shape_of_task[fitting]
+    keys = tasks.podset_of_task[fitting] * len(capacity) + tasks.shape_of_task[fitting]
     pairs, pods = np.unique(keys, return_counts=True)
-    podset, shape = np.divmod(pairs, len(places))
+    podset, shape = np.divmod(pairs, len(capacity))
     there = np.zeros(len(podsets.minimum), np.int64)
-    np.add.at(there, podset, np.minimum(pods, places[shape]))
+    np.add.at(there, podset, np.minimum(pods, capacity[shape]))
     found: BoolVec = there < podsets.minimum - podsets.active
     return found
 

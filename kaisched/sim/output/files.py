@@ -18,7 +18,7 @@ from typing import Any, Final
 from kaisched.errors import ConfigError
 from kaisched.files import replace_files
 from kaisched.sim.cluster import NOBODY, DeviceUse
-from kaisched.sim.machines import heed
+from kaisched.sim.machines import end_if_unwanted
 from kaisched.sim.outcome import HOUR_S, Outcome, Timeline, outcome_of, timeline_of
 from kaisched.sim.recorder import NOT_YET, JobLog, Occupancy
 from kaisched.sim.running import Run, policy_of, run_scenario
@@ -354,6 +354,6 @@ def carry_out(order: Order) -> tuple[Result, float]:
     began = time.perf_counter()
     policy, _ = policy_of(order.scenario, order.actions)
     run = run_scenario(
-        order.scenario, policy, heed, actions=order.actions, is_checked=order.is_checked
+        order.scenario, policy, end_if_unwanted, actions=order.actions, is_checked=order.is_checked
     )
     return result_of(run), time.perf_counter() - began

@@ -196,10 +196,10 @@ class HealthProbe:
     """Asks a server every interval; it counts as gone when every try of a round fails."""
 
     def __init__(
-        self, asked: PrometheusSettings, tell: Callable[[ServerHealth], None] = lambda _: None
+        self, asked: PrometheusSettings, notify: Callable[[ServerHealth], None] = lambda _: None
     ) -> None:
-        """Start the thread; ``tell`` is called by it after every round."""
-        self._how, self._tell = asked.probe, tell
+        """Start the thread; ``notify`` is called by it after every round."""
+        self._how, self._notify = asked.probe, notify
         self._host = urlsplit(asked.url).hostname
         session = BoundedSession(deadline="healthProbe.timeout")
         self._client = Client(replace(asked, timeout_s=self._how.timeout_s), session)
@@ -222,7 +222,7 @@ class HealthProbe:
             found = self._round()
             if found is not None:
                 self._health = found
-                self._tell(found)
+                self._notify(found)
             self._end.wait(self._how.interval_s)
         self._client.close()
 

@@ -282,8 +282,8 @@ def by_history(session: Session, table: Table) -> Table:
 
     Siblings are compared with each other only, so that the scale of their weights is of no account.
     """
-    fold, queues = session.fold, np.flatnonzero(table.quotas.parent >= 0)
-    if fold is None or not len(table.rows) or not queues.size:
+    transform, queues = session.weight_transform, np.flatnonzero(table.quotas.parent >= 0)
+    if transform is None or not len(table.rows) or not queues.size:
         return table
     resource = GPU if GPU in table.rows else int(table.rows[0])
     parent = table.quotas.parent[queues]
@@ -291,7 +291,7 @@ def by_history(session: Session, table: Table) -> Table:
     groups = np.bincount(parent, weights)[parent]
     weights = np.divide(weights, groups, out=np.zeros_like(weights), where=groups > 0)
     rows, every = np.full(len(queues), resource), np.ones(len(queues), np.bool_)
-    told = fold(rows, queues, np.unique(parent, return_inverse=True)[1], every, weights)
+    told = transform(rows, queues, np.unique(parent, return_inverse=True)[1], every, weights)
     told = told * np.bincount(parent)[parent]  # on average 1, however many siblings there are
     made = list(table.quotas.weight)
     for row, weight in zip(queues.tolist(), told.tolist(), strict=True):

@@ -31,7 +31,7 @@ def divided(session: Session) -> Amounts:
         session.total,
         entitlements,
         session.axis.unit,
-        session.fold,
+        session.weight_transform,
         start=session.head_start,
         weight_mode="quota" if session.over_quota_weights == "quota" else "equal",
     )

@@ -24,7 +24,7 @@ from kaisched import (
 )
 from kaisched_plugins.time_based_fairshare import refusals
 
-Fold = Callable[[RowVec, RowVec, RowVec, BoolVec, FloatVec], FloatVec]
+WeightTransform = Callable[[RowVec, RowVec, RowVec, BoolVec, FloatVec], FloatVec]
 _NOT_WORTH_IT = np.int16(refusals.NOT_WORTH_IT)
 
 
@@ -138,7 +138,7 @@ class Debts:
         return owed
 
 
-def exact_shares(session: Session, fold: Fold | None) -> Amounts:
+def exact_shares(session: Session, transform: WeightTransform | None) -> Amounts:
     """Return the fair shares ``(R, Q)`` with fractions of units, maybe without history."""
     queues = session.queues
     entitlements = Entitlements(
@@ -154,7 +154,7 @@ def exact_shares(session: Session, fold: Fold | None) -> Amounts:
         session.total,
         entitlements,
         np.ones_like(session.axis.unit),  # a unit that goes to the largest remainder is nobody's
-        fold,
+        transform,
         weight_mode="quota" if session.over_quota_weights == "quota" else "equal",
     )
 

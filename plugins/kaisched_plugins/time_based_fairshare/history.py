@@ -103,7 +103,7 @@ def measured(
     return counted
 
 
-def folded(k: float, usage: FloatVec, group: RowVec, weights: FloatVec) -> FloatVec:
+def transformed(k: float, usage: FloatVec, group: RowVec, weights: FloatVec) -> FloatVec:
     """Return ``max(0, W + k (W - U))`` ``(K,)``; groups without any usage keep their weights.
 
     Args:

@@ -1,4 +1,4 @@
-"""Time-based fairshare: the weight fold ``max(0, W + k (W - U))``, and head starts for slices."""
+"""Time-based fairshare: weights ``max(0, W + k (W - U))``, and head starts for time slices."""
 # ruff: noqa: ARG002 - a question's arguments are the same for all who answer it
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ from kaisched_plugins.time_based_fairshare.history import (
     behind_after,
     behind_before,
     entitlement,
-    folded,
     measured,
     order_of,
+    transformed,
 )
 
 
@@ -124,7 +124,7 @@ class TimeBasedFairshare(Plugin):
         used = cycle.usage[resource, queue]
         if not self.arguments.count_in_share:
             used = np.maximum(used, weights)
-        return folded(self.arguments.k_value, used, group, weights)
+        return transformed(self.arguments.k_value, used, group, weights)
 
     @hookimpl
     def queue_order(
@@ -298,7 +298,7 @@ class TimeBasedFairshare(Plugin):
         """Return the fair shares ``(R, Q)`` before rounding."""
         cycle: _Cycle = session.state[self.name]
         if cycle.exact is None:
-            cycle.exact = exact_shares(session, session.fold)
+            cycle.exact = exact_shares(session, session.weight_transform)
         return cycle.exact
 
     def _plain(self, session: Session) -> Amounts:

@@ -50,9 +50,9 @@ def fewest_racks(racks: Racks, filled: RowVec, pods: int) -> RowVec | None:
     return _optimum(racks, np.unique(racks.block), least_blocks, used, pods)
 
 
-def _fewest(rooms: list[int], pods: int) -> int:
-    """Return how many of some rooms are needed, the largest first; 0 if all are too few."""
-    for count, room in enumerate(sorted(rooms, reverse=True), 1):
+def _fewest(free: list[int], pods: int) -> int:
+    """Return how many domains are needed, those with most free first; 0 if all are too few."""
+    for count, room in enumerate(sorted(free, reverse=True), 1):
         pods -= room
         if pods <= 0:
             return count
@@ -120,7 +120,7 @@ LAST: Final = 1 << 40
 
 
 class Chooser:
-    """The choices for batches of these shapes on these rooms."""
+    """The choices for batches of these shapes by the free capacity of each node."""
 
     def __init__(
         self, demand: Demand, shapes: Shapes, room_of: Callable[[int], IntVec], pins: Pins

@@ -616,10 +616,10 @@ def sets_within(
     Where earlier cycles have promised nodes to all pods these come first.
     """
     roles, found = batch.roles, list(_promised(demand, batch))
-    rooms = [session.places]
+    ways = [session.places]
     if not np.array_equal(session.places(roles.shape), session.places_once_released(roles.shape)):
-        rooms.append(session.places_once_released)
-    for room_of in rooms:
+        ways.append(session.places_once_released)
+    for room_of in ways:
         plan = Plan(session, demand, roles, room_of, style)
         shares = plan.shares(batch.held)
         if not isinstance(shares, Short):

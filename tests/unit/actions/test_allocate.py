@@ -206,9 +206,9 @@ def test_why_many_different_pods_wait_is_asked_of_a_few_of_their_shapes(monkeypa
     tasks = tuple(Task(f"g-{at}", {"gpu": 1000, "cpu": at}) for at in range(200))
     gang = Job("g", "q", tasks, root=Group("default", 200))
     result = cycle(store(gang, queues=TWO, nodes=(4, 4)).snapshot())
-    asked, real = [], Placement.vacancy
+    asked, real = [], Placement.free_capacity
     monkeypatch.setattr(
-        Placement, "vacancy", lambda self, shape: asked.append(shape) or real(self, shape)
+        Placement, "free_capacity", lambda self, shape: asked.append(shape) or real(self, shape)
     )
     assert result.records.counts() == {"GangNoRoom": 1}
     assert len(asked) <= MOST_SHAPES

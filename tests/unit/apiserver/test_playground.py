@@ -89,7 +89,9 @@ def test_it_says_where_the_page_is(capsys, tmp_path):
     class Server:
         url = "http://127.0.0.1:1"
 
-    playground._tell(Server, tmp_path / "k", playground.Size(1, 8), 8090, tmp_path / "log")
+    playground._print_addresses(
+        Server, tmp_path / "k", playground.Size(1, 8), 8090, tmp_path / "log"
+    )
     lines = capsys.readouterr().out.splitlines()
     assert f"its log     {tmp_path}/log" in lines
     assert lines[-2:] == [

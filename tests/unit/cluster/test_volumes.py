@@ -92,11 +92,11 @@ allowedTopologies: {wanted}
 def store_of(*texts, is_read=True):
     store = StateStore()
     store.set_volumes_read(is_read=is_read)
-    tell(store, NODES, QUEUE, *texts)
+    update_all(store, NODES, QUEUE, *texts)
     return store
 
 
-def tell(store, *texts):
+def update_all(store, *texts):
     for obj in objects_of(*texts):
         update(store, obj)
 
@@ -155,7 +155,7 @@ def test_a_pod_with_two_volumes_goes_where_both_are():
         pod(volume=two),
     )
     assert nodes_for(store) == [0, 1]
-    tell(store, volume("pv2", "c"))
+    update_all(store, volume("pv2", "c"))
     assert nodes_for(store) == []
     assert "3 a volume cannot be used there" in told(store)[1]
 
@@ -208,11 +208,11 @@ def test_nobody_is_evicted_for_a_pod_that_waits_for_its_claim():
 
 def test_events_may_come_in_any_order():
     store = store_of(pod())
-    tell(store, claim(volume="pv"))
+    update_all(store, claim(volume="pv"))
     assert told(store)[0] == reason(Refusal.VOLUME_CLAIM)
-    tell(store, volume())
+    update_all(store, volume())
     assert nodes_for(store) == [2]
-    tell(store, volume(zone="a"))
+    update_all(store, volume(zone="a"))
     assert nodes_for(store) == [0, 1]
     drop(store, volume())
     assert nodes_for(store) == []
@@ -224,7 +224,7 @@ def test_a_claim_that_waits_for_its_pod_goes_by_its_class():
     store = store_of(claim(), storage_class(), pod())
     assert nodes_for(store) == [0, 1, 2]
     assert store.volumes.to_select(store.pods.pod("team/p")) == ["team/data"]
-    tell(store, storage_class(zone="a"))
+    update_all(store, storage_class(zone="a"))
     assert nodes_for(store) == [0, 1]
 
 
@@ -242,9 +242,9 @@ def test_a_claim_that_is_bound_has_nothing_to_be_named():
 def test_an_ephemeral_volume_has_a_claim_of_the_pod_and_its_own():
     store = store_of(pod(volume="ephemeral: {}"), storage_class())
     assert told(store)[1] == "claim p-v does not exist"
-    tell(store, claim("p-v"))
+    update_all(store, claim("p-v"))
     assert "not the pod's own" in told(store)[1]
-    tell(store, claim("p-v", meta="ownerReferences: [{uid: u-p, kind: Pod, name: p}]"))
+    update_all(store, claim("p-v", meta="ownerReferences: [{uid: u-p, kind: Pod, name: p}]"))
     assert nodes_for(store) == [0, 1, 2]
 
 
@@ -320,9 +320,9 @@ def test_a_volume_that_does_not_fit_is_none(case):
 def test_a_pod_goes_where_a_volume_that_fits_its_claim_is_free():
     store = store_of(sized(), BY_HAND, pod())
     assert told(store)[0] == reason(Refusal.VOLUME_UNBOUND)
-    tell(store, disk("d", "n1"), disk("e", "n2", "2Gi"), disk("small", "n0", "1Mi"))
+    update_all(store, disk("d", "n1"), disk("e", "n2", "2Gi"), disk("small", "n0", "1Mi"))
     assert nodes_for(store) == [1, 2]
-    tell(store, disk("d", "n1", phase="Bound"))
+    update_all(store, disk("d", "n1", phase="Bound"))
     assert nodes_for(store) == [2]
     drop(store, disk("e"))
     assert nodes_for(store) == []
@@ -464,7 +464,7 @@ def test_a_volume_with_a_zone_keeps_its_pod_there(case):
     label, value, key, expected = ZONES[case]
     store = StateStore()
     store.set_volumes_read(is_read=True)
-    tell(store, in_zone(key, *"abc"), QUEUE, claim(volume="pv"), zoned(label, value), pod())
+    update_all(store, in_zone(key, *"abc"), QUEUE, claim(volume="pv"), zoned(label, value), pod())
     assert nodes_for(store) == expected
 
 
@@ -488,9 +488,9 @@ def test_of_two_that_wait_for_it_the_elder_goes_and_then_the_other():
     store = store_of(*ALONE, pod("p", **made), pod("z"))
     assert [it.pod for it in cycle(store).binds] == ["team/z"]
     assert "pod z comes first" in told(store)[1]
-    tell(store, pod("z", node="n0"))
+    update_all(store, pod("z", node="n0"))
     assert "pod z comes first" in told(store)[1]
-    tell(store, pod("z", node="n0").replace("phase: Running", "phase: Succeeded"))
+    update_all(store, pod("z", node="n0").replace("phase: Running", "phase: Succeeded"))
     assert [it.pod for it in cycle(store).binds] == ["team/p"]
 
 
@@ -509,12 +509,12 @@ def test_where_claims_cannot_be_read_nobody_waits_for_them():
 def test_a_bind_that_is_assumed_stays_assumed_while_its_claim_gets_its_volume():
     store = store_of(claim(), storage_class(), pod())
     store.assume_bound("team/p", "n0")
-    tell(store, claim(meta="annotations: {volume.kubernetes.io/selected-node: n0}"))
-    tell(store, claim(volume="pv"), volume(zone="a"))
+    update_all(store, claim(meta="annotations: {volume.kubernetes.io/selected-node: n0}"))
+    update_all(store, claim(volume="pv"), volume(zone="a"))
     assert "team/p" in store.facts.sent
     assert cycle(store).binds == ()
     store.refute("team/p")
-    tell(store, pod())
+    update_all(store, pod())
     assert nodes_for(store) == [0, 1]
 
 
@@ -522,7 +522,7 @@ def test_a_bind_that_failed_for_a_volume_is_held_back_and_stays_on_its_node():
     """The claim still names the node: a volume may be in the making there."""
     store = store_of(claim(), storage_class(), pod())
     store.assume_bound("team/p", "n1")
-    tell(store, claim(meta="annotations: {volume.kubernetes.io/selected-node: n1}"))
+    update_all(store, claim(meta="annotations: {volume.kubernetes.io/selected-node: n1}"))
     store.hold_back("team/p", 100.0)
     assert cycle(store).binds == ()
     store.let_go(100.5)
@@ -582,7 +582,7 @@ def test_a_pod_in_the_place_of_another_has_none_of_its_claims():
     store = store_of(*ALONE, pod("a", node="n0"), pod("p"))
     assert "pod a comes first" in told(store)[1]
     other = pod("a", volume="emptyDir: {}", node="n0").replace("uid: u-a", "uid: u-b")
-    tell(store, other)
+    update_all(store, other)
     assert nodes_for(store) == [0, 1, 2]
 
 

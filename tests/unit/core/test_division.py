@@ -27,17 +27,17 @@ def entitlements(deserved, weight, request, limit=None, priority=None) -> Entitl
     )
 
 
-def divide(total, *args, fold=None, **kwargs) -> list[float]:
-    return divide_and_left(total, entitlements(*args, **kwargs), fold)[0]
+def divide(total, *args, transform=None, **kwargs) -> list[float]:
+    return divide_and_left(total, entitlements(*args, **kwargs), transform)[0]
 
 
-def divide_and_left(total, columns, fold=None):
+def divide_and_left(total, columns, transform=None):
     share, left = divide_level(
         np.array([[round(total * GPU)]]),
         np.zeros(len(columns.rank), dtype=np.intp),
         columns,
         np.array([GPU]),
-        fold,
+        transform,
     )
     return [amount / GPU for amount in share[0].tolist()], left[0, 0] / GPU
 
@@ -114,7 +114,7 @@ def test_worked_number_d_priority_then_a_fraction():
     ids=["E", "F", "G: plain weights when history leaves nobody anything"],
 )
 def test_worked_numbers_e_to_g_history(usage, shares):
-    assert divide(10, [0, 0], [1, 1], [10, 10], fold=history(usage, 1.0)) == shares
+    assert divide(10, [0, 0], [1, 1], [10, 10], transform=history(usage, 1.0)) == shares
 
 
 def test_worked_number_h_nobody_gets_more_than_requested():
@@ -141,36 +141,36 @@ def test_worked_number_i_the_rounding_stays_inside_the_priority():
     ],
 )
 def test_derived_two_equal_queues_with_history(k, usage, shares):
-    assert divide(16, [0, 0], [1, 1], [99, 99], fold=history(usage, k)) == shares
+    assert divide(16, [0, 0], [1, 1], [99, 99], transform=history(usage, k)) == shares
 
 
 def test_derived_history_with_and_without_quota():
-    fold = history([0.6, 0.2], 1.0)
-    assert divide(100, [0, 0], [1, 1], [200, 200], fold=fold) == [33, 67]
-    assert divide(100, [10, 10], [3, 1], [200, 200], fold=fold) == [70, 30]
+    transform = history([0.6, 0.2], 1.0)
+    assert divide(100, [0, 0], [1, 1], [200, 200], transform=transform) == [33, 67]
+    assert divide(100, [10, 10], [3, 1], [200, 200], transform=transform) == [70, 30]
 
 
 @pytest.mark.parametrize(("k", "third"), [(0, 5), (0.5, 8), (1, 11), (1.16, 12), (2, 16)])
 def test_derived_burst_of_a_third_queue(k, third):
     # All three fractions are equal at k = 0 and at k = 1 (ideal 2.67, 10.67, 2.67), so age decides
     # who gets the one or two spare GPUs. The derived 5 and 11 hold for the second oldest.
-    shares = divide(16, [0] * 3, [1] * 3, [99, 16, 99], fold=history([0.5, 0, 0.5], k))
+    shares = divide(16, [0] * 3, [1] * 3, [99, 16, 99], transform=history([0.5, 0, 0.5], k))
     assert shares[1] == third
 
 
 def test_derived_burst_at_k_1_for_the_youngest_of_a_tie():
-    fold = history([0.5, 0.5, 0], 1)
-    assert divide(16, [0] * 3, [1] * 3, [99, 99, 16], fold=fold) == [3, 3, 10]
+    transform = history([0.5, 0.5, 0], 1)
+    assert divide(16, [0] * 3, [1] * 3, [99, 99, 16], transform=transform) == [3, 3, 10]
 
 
 def test_derived_three_queues_that_each_need_everything():
-    assert divide(16, [0] * 3, [1] * 3, [16] * 3, fold=history([1, 0, 0], 10)) == [0, 8, 8]
+    assert divide(16, [0] * 3, [1] * 3, [16] * 3, transform=history([1, 0, 0], 10)) == [0, 8, 8]
 
 
 def test_derived_end_to_end_weights_of_kai():
     # Share weights 0.9899 and 0.0101 for k = 100.
-    fold = history([1, 0], 100)
-    assert divide(10_000, [0, 0], [10_000, 1], [20_000, 20_000], fold=fold) == [9899, 101]
+    transform = history([1, 0], 100)
+    assert divide(10_000, [0, 0], [10_000, 1], [20_000, 20_000], transform=transform) == [9899, 101]
 
 
 def test_unlimited_quota_is_the_whole_amount():
@@ -225,11 +225,13 @@ def test_requests_beyond_what_floats_hold():
 @pytest.mark.parametrize("answer", [np.nan, np.inf])
 def test_a_fold_that_answers_no_number_is_an_error(answer):
     with pytest.raises(ValueError, match="no finite numbers"):
-        divide(10, [0, 0], [1, 1], [9, 9], fold=lambda *a: a[-1] * answer)
+        divide(10, [0, 0], [1, 1], [9, 9], transform=lambda *a: a[-1] * answer)
 
 
 def test_negative_answers_of_a_fold_count_as_nothing():
-    assert divide(10, [0, 0], [1, 1], [20, 20], fold=lambda *_: np.array([-5.0, 1.0])[-2:]) == [
+    assert divide(
+        10, [0, 0], [1, 1], [20, 20], transform=lambda *_: np.array([-5.0, 1.0])[-2:]
+    ) == [
         0,
         10,
     ]
@@ -238,11 +240,11 @@ def test_negative_answers_of_a_fold_count_as_nothing():
 def test_the_fold_is_asked_each_round_about_those_who_still_want():
     asked = []
 
-    def fold(resource, queue, group, active, weights):
+    def transform(resource, queue, group, active, weights):
         asked.append((resource.tolist(), queue.tolist(), active.tolist(), weights.tolist()))
         return weights
 
-    divide(9, [0] * 3, [1, 1, 2], [1, 9, 9], fold=fold)
+    divide(9, [0] * 3, [1, 1, 2], [1, 9, 9], transform=transform)
     assert asked == [
         ([0, 0, 0], [0, 1, 2], [True] * 3, [0.25, 0.25, 0.5]),
         ([0, 0], [1, 2], [True] * 2, [1 / 3, 2 / 3]),

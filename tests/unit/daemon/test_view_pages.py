@@ -237,7 +237,7 @@ def test_an_inquiry_that_fails_costs_no_cycle(monkeypatch):
         cluster, cluster, default_policy(), ManualClock(), CycleCollector(), period_s=1.0, view=view
     )
     cycle = loop.cycle()
-    monkeypatch.setattr(view.inquiries, "_tell", lambda *_: 1 / 0)
+    monkeypatch.setattr(view.inquiries, "_answer", lambda *_: 1 / 0)
     monkeypatch.setattr(view.inquiries, "ring", lambda: loop._rest(cycle, 0.0))
     said = []
     monkeypatch.setattr(loop._log, "error", lambda event, **_: said.append(event))

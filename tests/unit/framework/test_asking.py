@@ -45,12 +45,12 @@ def test_a_question_cannot_declare_rows_that_it_is_not_asked_about():
 def test_answers_stand_in_the_order_of_the_shard_and_are_what_pluggy_found():
     heard = []
 
-    def hear(name):
+    def recording(name):
         return lambda **_: heard.append(name)
 
     shard = [plugin(name, node_filter=lambda **_: None) for name in ("m", "z", "a")]
     assert Questions(shard).answers("node_filter") == ("m", "z", "a")
-    one = opened(*(plugin(it.plugin.name, node_filter=hear(it.plugin.name)) for it in shard))
+    one = opened(*(plugin(it.plugin.name, node_filter=recording(it.plugin.name)) for it in shard))
     one.ask.node_filter(one, 0, ROWS)
     assert heard == ["m", "z", "a"]
 
@@ -116,7 +116,7 @@ def promising(name, question, answer, **promises):
 
 
 @pytest.mark.parametrize(
-    ("question", "of"), [("over_quota_weights", "fold"), ("head_start", "head_start")]
+    ("question", "of"), [("over_quota_weights", "weight_transform"), ("head_start", "head_start")]
 )
 def test_who_promises_to_be_silent_about_the_division_is_not_asked(question, of):
     silent = promising("x", question, raises, is_silent=lambda *_: True)
@@ -126,7 +126,7 @@ def test_who_promises_to_be_silent_about_the_division_is_not_asked(question, of)
 
 
 @pytest.mark.parametrize(
-    ("question", "of"), [("over_quota_weights", "fold"), ("head_start", "head_start")]
+    ("question", "of"), [("over_quota_weights", "weight_transform"), ("head_start", "head_start")]
 )
 def test_a_promise_about_the_division_that_fails_abandons_the_cycle(question, of):
     one = opened(promising("x", question, lambda **_: None, is_silent=raises))
@@ -164,7 +164,7 @@ def test_who_fails_to_say_whether_it_is_silent_about_moves_hears_of_them():
 def test_a_weight_that_is_no_number_is_told_as_such():
     one = opened(plugin("x", over_quota_weights=lambda weights, **_: weights * np.inf))
     with pytest.raises(CycleAbandonedError, match="weights: plugin x answered nonsense"):
-        one.fold(ROWS, ROWS, ROWS, ROWS > 0, np.ones(2))
+        one.weight_transform(ROWS, ROWS, ROWS, ROWS > 0, np.ones(2))
     assert failed(one)[0][2] == "answered a weight that is no finite number"
 
 

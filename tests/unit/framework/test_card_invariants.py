@@ -80,7 +80,7 @@ def test_room_follows_cards_where_amounts_stay_as_they_were():
     builder = ClusterBuilder().queue("q", deserved=8).node("n0", gpu=2).node("n1", gpu=2)
     for name in "ab":
         builder.job(name, queue="q", gpu=0.5, running={"n0": 1}, on_cards=[("x",)])
-    store, policy, hints, rooms = builder.job("new", queue="q").store(), policy_of(), {}, []
+    store, policy, hints, pods_on_node = builder.job("new", queue="q").store(), policy_of(), {}, []
     for group in ("x", "y"):
         task = store.row_of_task("default/b-0")
         store.cards.name(task, (group,))
@@ -89,8 +89,8 @@ def test_room_follows_cards_where_amounts_stay_as_they_were():
         session = Session(snapshot, None, policy, 0.0, Memory({}, hints), policy.questions)
         session.ask.open(session)
         shape = int(snapshot.tasks.shape_of_task[store.row_of_task("default/new-0")])
-        rooms.append(session.placement.vacancy(shape).room.tolist())
-    assert rooms == [[1, 2], [0, 2]]
+        pods_on_node.append(session.placement.free_capacity(shape).room.tolist())
+    assert pods_on_node == [[1, 2], [0, 2]]
 
 
 def test_only_nodes_whose_cards_differ_are_changed():

@@ -83,15 +83,15 @@ def test_without_a_size_pods_come_one_by_one():
     assert nobody.ask.next_batch(nobody, 0) is None
 
 
-def test_weights_are_folded_in_order():
+def test_weights_are_transformed_in_order():
     one = opened(
         plugin("x", over_quota_weights=lambda weights, **_: weights + 1.0),
         plugin("y", over_quota_weights=lambda **_: None),
         plugin("z", over_quota_weights=lambda weights, **_: weights * 2.0),
     )
-    folded = one.fold(ROWS, ROWS, ROWS, ROWS > 0, np.array([1.0, 2.0]))
-    assert folded.tolist() == [4.0, 6.0]
-    assert opened().fold is None
+    changed = one.weight_transform(ROWS, ROWS, ROWS, ROWS > 0, np.array([1.0, 2.0]))
+    assert changed.tolist() == [4.0, 6.0]
+    assert opened().weight_transform is None
 
 
 def test_each_plugin_has_its_own_state_and_facts():

@@ -136,7 +136,7 @@ def test_a_head_start_that_cannot_be_is_nonsense(ahead):
 def test_a_failed_division_abandons_the_cycle(question):
     """No intents, every pending job says why, and the facts of before are kept."""
     rules = with_default(plugin(**{question: raises, "session_close": lambda **_: "new"}))
-    before = Memory({"fake": "old"}, {"rooms": "anything"})
+    before = Memory({"fake": "old"}, {"free_capacity": "anything"})
     result, after = run_cycle(world(), None, rules, 0.0, before)
     assert (len(result.binds), len(result.nominations), len(result.evictions)) == (0, 0, 0)
     assert {record.reason for record in result.records} == {"PluginFailed"}

@@ -14,7 +14,7 @@ import pytest
 from kaisched.cli.app import run_line
 from kaisched.errors import ClusterUnavailable, ConfigError
 from kaisched.sim import machines as module
-from kaisched.sim.machines import Machines, UnwantedError, environment, heed
+from kaisched.sim.machines import Machines, UnwantedError, end_if_unwanted, environment
 from kaisched.sim.output.files import Order, carry_out, result_of
 from kaisched.sim.output.files import json_of as json_of_run
 from kaisched.sim.output.tuning import json_of
@@ -239,7 +239,7 @@ def until_unwanted(folder):
     (folder / "begun").touch()
     try:
         while True:
-            heed(0.0)
+            end_if_unwanted(0.0)
             time.sleep(0.01)
     except UnwantedError:
         (folder / "ended").touch()

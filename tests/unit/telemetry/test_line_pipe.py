@@ -36,7 +36,7 @@ def test_who_writes_does_not_wait_and_is_told_later_what_was_lost(ends, monkeypa
     monkeypatch.setattr(logs, "MOST_LINES", 100)
     read, write = ends
     told = []
-    monkeypatch.setattr(LinePipe, "_tell_dropped", lambda pipe: told.append(pipe.dropped))
+    monkeypatch.setattr(LinePipe, "_log_dropped", lambda pipe: told.append(pipe.dropped))
     pipe = LinePipe(write)
     for _ in range(5000):
         pipe.write("x" * 999 + "\n")  # there is no reader, so a blocking write would wait for ever

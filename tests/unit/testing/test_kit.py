@@ -80,7 +80,7 @@ def into_amounts(self, session, shape, rows, extra):
 
 
 def behind_the_view(self, session, shape, rows, extra):
-    return session.placement.vacancy(shape).room[rows].astype(float)
+    return session.placement.free_capacity(shape).room[rows].astype(float)
 
 
 def into_the_session(self, session, shape, rows, extra):

@@ -45,7 +45,7 @@ class Api:
         self.access = Access()
         self.watches = Watches()
         self.writer = Writer(self.storage, self.registry, clock)
-        self.storage.listeners.append(self.watches.tell)
+        self.storage.listeners.append(self.watches.handle)
         self._of_verb: dict[str, _Handler] = {
             "get": lambda resource, it: reading.get(self.storage, resource, it, self.clock.now_s()),
             "list": lambda resource, it: reading.list_objects(

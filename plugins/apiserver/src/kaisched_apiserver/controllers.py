@@ -22,7 +22,7 @@ class Owners:
         self._storage = storage
         self._owned: dict[str, dict[tuple[tuple[str, str], str], None]] = {}
 
-    def hear(self, collection: Collection, change: Change) -> None:
+    def handle(self, collection: Collection, change: Change) -> None:
         """Note an object that came or went. Owners are named at creation."""
         if change.type == "MODIFIED":
             return
@@ -76,7 +76,7 @@ class Workloads:
         self._storage = server.api.storage
         self._touched: set[tuple[tuple[str, str], str]] = set()
 
-    def hear(self, collection: Collection, change: Change) -> None:
+    def handle(self, collection: Collection, change: Change) -> None:
         """Remember what a change concerns."""
         record = change.record
         if collection.key in _KINDS and change.type != "DELETED":
@@ -226,7 +226,7 @@ class ClaimController:
         self._unmade: set[str] = set()
         """Pods that wait for a template."""
 
-    def hear(self, collection: Collection, change: Change) -> None:
+    def handle(self, collection: Collection, change: Change) -> None:
         """Remember what a change concerns."""
         record = change.record
         if collection.key == CLAIMS and change.type != "DELETED":
@@ -355,12 +355,12 @@ class Controllers:
         server.call(self._begin)
 
     def _begin(self) -> None:
-        self._storage.listeners.append(self._hear)
+        self._storage.listeners.append(self._handle)
         for collection in self._storage.collections():
             for record in list(collection.records.values()):
-                self._hear(collection, Change("ADDED", record.version, record, None))
+                self._handle(collection, Change("ADDED", record.version, record, None))
 
-    def _hear(self, collection: Collection, change: Change) -> None:
+    def _handle(self, collection: Collection, change: Change) -> None:
         record = change.record
         if collection.key in {_PODS, _BUDGETS}:
             self._budgets_of.add(record.namespace)
@@ -368,9 +368,9 @@ class Controllers:
             self._ending.add(record.name)
         if change.type == "DELETED" and collection.key not in _OWN_NOTHING:
             self._gone.add(record.uid)
-        self._owners.hear(collection, change)
-        self._workloads.hear(collection, change)
-        self._claims.hear(collection, change)
+        self._owners.handle(collection, change)
+        self._workloads.handle(collection, change)
+        self._claims.handle(collection, change)
         self._plan()
 
     def _plan(self) -> None:

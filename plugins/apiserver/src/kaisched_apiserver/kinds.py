@@ -289,9 +289,9 @@ def claims_of(pod: dict[str, Any]) -> Iterator[tuple[str, bool]]:
             yield ref["resourceClaimName"], False
         elif made.get(ref["name"], "?"):
             yield made.get(ref["name"], ""), True
-    special = (pod.get("status") or {}).get("extendedResourceClaimStatus") or {}
-    if special.get("resourceClaimName"):
-        yield special["resourceClaimName"], True
+    generated = (pod.get("status") or {}).get("extendedResourceClaimStatus") or {}
+    if generated.get("resourceClaimName"):
+        yield generated["resourceClaimName"], True
 
 
 def why_not_prepared(storage: Storage, pod: dict[str, Any]) -> str:

@@ -168,13 +168,13 @@ class Kubelets:
 
     def _begin(self) -> None:
         storage = self._api.storage
-        storage.listeners.append(self._hear)
+        storage.listeners.append(self._handle)
         for key in (_NODES, _PODS):
             collection = storage.collection(key)
             for record in list(collection.records.values()):
-                self._hear(collection, Change("ADDED", record.version, record, None))
+                self._handle(collection, Change("ADDED", record.version, record, None))
 
-    def _hear(self, collection: Collection, change: Change) -> None:
+    def _handle(self, collection: Collection, change: Change) -> None:
         """Plan what follows from a change; nothing is written while it is being told."""
         if collection.key == _PODS:
             if change.type == "DELETED":

@@ -306,7 +306,7 @@ def run_playground(size: Size, *, port: int, kubeconfig: Path | None, has_schedu
         view_port = _free_port() if has_scheduler else 0
         log = Path(folder) / "scheduler.log"
         scheduler = _start_scheduler(path, view_port, log) if has_scheduler else None
-        _tell(server, path, size, view_port, log)
+        _print_addresses(server, path, size, view_port, log)
         try:
             _wait(stopped, scheduler)
         finally:
@@ -357,7 +357,9 @@ def _write(path: Path, text: str) -> None:
         ) from wrong
 
 
-def _tell(server: ApiServer, kubeconfig: Path, size: Size, view_port: int, log: Path) -> None:
+def _print_addresses(
+    server: ApiServer, kubeconfig: Path, size: Size, view_port: int, log: Path
+) -> None:
     """Say where everything is; without a port of the view there is no scheduler."""
     scheduler = "none, as you wished; pods stay pending"
     page = ""

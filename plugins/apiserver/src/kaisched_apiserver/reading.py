@@ -278,7 +278,7 @@ class Watch:
     """Half-open: the connection stands and nothing comes through it any more."""
     has_titles: bool = True
 
-    def tell(self, change: Change, words: _Words) -> None:
+    def handle(self, change: Change, words: _Words) -> None:
         """Send a change, if it belongs to the stream."""
         if self.is_mute or change.version <= self.asked.version:
             return
@@ -375,11 +375,11 @@ class Watches:
         if watch in mine:
             mine.remove(watch)
 
-    def tell(self, collection: Collection, change: Change) -> None:
-        """Tell all streams of a kind."""
+    def handle(self, collection: Collection, change: Change) -> None:
+        """Send a change to all streams of a kind."""
         words: _Words = {}
         for watch in self._open.get(collection.key, ()):
-            watch.tell(change, words)
+            watch.handle(change, words)
 
     def all(self, plural: str = "") -> list[Watch]:
         """Return the open streams; those of kinds with a plural, if one is given."""

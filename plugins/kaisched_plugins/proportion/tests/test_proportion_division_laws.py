@@ -43,7 +43,7 @@ class Cluster:
         self.queues = queues
         self.hints: dict[str, Any] = {}
 
-    def session(self, pending, allocated=0, total=8, fold=None, mode="equal") -> Any:
+    def session(self, pending, allocated=0, total=8, weight_transform=None, mode="equal") -> Any:
         """Amounts are of leaves; a number stands for all of them."""
         column = np.zeros((R, len(self.queues)), np.int64)
         leaf = self.queues.tree.is_leaf
@@ -55,7 +55,7 @@ class Cluster:
             over_quota_weights=mode,
             axis=SimpleNamespace(unit=UNIT),
             hints=self.hints,
-            fold=fold,
+            weight_transform=weight_transform,
             head_start=None,
             state={},
         )

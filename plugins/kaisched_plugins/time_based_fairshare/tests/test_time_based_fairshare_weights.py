@@ -10,7 +10,7 @@ from kaisched import GPU
 from kaisched.testing import ClusterBuilder, check_plugin
 from kaisched.testing.builder import usage_of
 from kaisched_plugins.time_based_fairshare import TimeBasedFairshare
-from kaisched_plugins.time_based_fairshare.history import folded
+from kaisched_plugins.time_based_fairshare.history import transformed
 
 
 def shard_of(k=1.0, **arguments):
@@ -92,7 +92,9 @@ def test_published_cold_start_of_three_queues():
 
 
 def test_published_end_to_end_weights():
-    got = folded(100, np.array([1.0, 0.0]), np.zeros(2, np.int64), np.array([10000, 1]) / 10001)
+    got = transformed(
+        100, np.array([1.0, 0.0]), np.zeros(2, np.int64), np.array([10000, 1]) / 10001
+    )
     assert (got / got.sum()).round(4).tolist() == [0.9899, 0.0101]
 
 

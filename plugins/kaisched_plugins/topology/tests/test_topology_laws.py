@@ -169,12 +169,12 @@ def test_a_gang_uses_as_few_racks_as_its_zone_allows(seed):
         assert all(room < pods for racks in free.values() for room in racks.values())
 
 
-def least(rooms: list[int], pods: int) -> int:
+def least(free: list[int], pods: int) -> int:
     """Return the least number of domains that hold so many pods, by trying all choices."""
     return next(
         count
-        for count in range(len(rooms) + 1)
-        if any(sum(chosen) >= pods for chosen in combinations(rooms, count))
+        for count in range(len(free) + 1)
+        if any(sum(chosen) >= pods for chosen in combinations(free, count))
     )
 
 
@@ -222,9 +222,9 @@ def blocks_and_racks(chosen: dict[str, str]) -> tuple[int, int]:
     return len({rack.partition("-")[0] for rack in racks}), len(racks)
 
 
-def least_of_both(rooms: list[list[int]], pods: int) -> tuple[int, int]:
+def least_of_both(free: list[list[int]], pods: int) -> tuple[int, int]:
     """Return the fewest blocks, and of these the fewest racks, by trying all choices of racks."""
-    racks = [(block, room) for block, some in enumerate(rooms) for room in some]
+    racks = [(block, room) for block, some in enumerate(free) for room in some]
     found = []
     for count in range(1, len(racks) + 1):
         for some in combinations(racks, count):
@@ -233,10 +233,10 @@ def least_of_both(rooms: list[list[int]], pods: int) -> tuple[int, int]:
     return min(found)
 
 
-def in_blocks(rooms: list[list[int]], pods: int) -> dict[str, str]:
+def in_blocks(free: list[list[int]], pods: int) -> dict[str, str]:
     """Place a gang with a preferred block; each rack is a node."""
     builder = ClusterBuilder().topology("t", "block", "rack", "host").queue("a")
-    for block, some in enumerate(rooms):
+    for block, some in enumerate(free):
         for rack, room in enumerate(some):
             name = f"b{block}-r{rack}-h"
             place = {"block": f"b{block}", "rack": f"b{block}-r{rack}", "host": name}
@@ -248,16 +248,16 @@ def in_blocks(rooms: list[list[int]], pods: int) -> dict[str, str]:
 
 def test_few_blocks_and_then_few_racks():
     """Blocks 9, 8 and 7: 10 pods go to 7 in one rack and 3 in another, not to four racks."""
-    rooms = [[3, 3, 3], [3, 3, 2], [7]]
-    assert blocks_and_racks(in_blocks(rooms, 10)) == (2, 2)
+    free = [[3, 3, 3], [3, 3, 2], [7]]
+    assert blocks_and_racks(in_blocks(free, 10)) == (2, 2)
 
 
 @given(SEEDS)
 @settings(max_examples=12, deadline=None)
 def test_a_gang_over_several_blocks_uses_as_few_blocks_and_racks_as_possible(seed):
     rng = Random(seed)
-    rooms = [[rng.randint(1, 5) for _ in range(rng.randint(1, 3))] for _ in range(3)]
-    total, largest = sum(map(sum, rooms)), max(map(sum, rooms))
+    free = [[rng.randint(1, 5) for _ in range(rng.randint(1, 3))] for _ in range(3)]
+    total, largest = sum(map(sum, free)), max(map(sum, free))
     pods = rng.randint(largest + 1, total)
     if largest < total:
-        assert blocks_and_racks(in_blocks(rooms, pods)) == least_of_both(rooms, pods)
+        assert blocks_and_racks(in_blocks(free, pods)) == least_of_both(free, pods)

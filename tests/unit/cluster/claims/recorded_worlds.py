@@ -94,12 +94,12 @@ def _replayed(world: World, steps: list[dict[str, Any]]) -> Iterator[tuple[Given
         name, node = step["pod"]["metadata"]["name"], step["node"]
         _put_pod(world, step)
         world.cluster.snapshot()
-        mappings = _drafted(world, name)
+        mappings = _mappings_of(world, name)
         world.cycle()
         claims = [it for it in world.claims() if name in {u.name for u in it.status.reserved_for}]
         listed = [(claim_of(it.spec), _given(it)) for it in claims]
-        is_drafted = any(it.metadata.annotations for it in claims)
-        yield Given(world.nodes[name], listed, mappings if is_drafted else []), _expected(step)
+        is_generated = any(it.metadata.annotations for it in claims)
+        yield Given(world.nodes[name], listed, mappings if is_generated else []), _expected(step)
         if not node:
             world.delete(name)
 
@@ -122,14 +122,14 @@ def _expected(step: Mapping[str, Any]) -> Given:
     return Given(step["node"], claims, [m for it in step["claims"] for m in it.get("mappings", ())])
 
 
-def _drafted(world: World, pod: str) -> list[dict[str, str]]:
+def _mappings_of(world: World, pod: str) -> list[dict[str, str]]:
     """Return which request of the claim that is to be made each container is told."""
-    drafts = world.cluster.store.device_claims.generated.drafts.items()
+    unwritten = world.cluster.store.device_claims.generated.unwritten.items()
     return [
         {"containerName": it.container, "resourceName": it.resource, "requestName": it.request}
-        for key, draft in drafts
+        for key, generated in unwritten
         if key.startswith(f"team/{pod}/")
-        for it in draft.generated.mappings
+        for it in generated.content.mappings
     ]
 
 

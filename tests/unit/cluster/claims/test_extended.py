@@ -2,7 +2,7 @@
 
 import pytest
 
-from kaisched.cluster.claims.generated import draft_key, shown
+from kaisched.cluster.claims.generated import generated_key, shown
 from tests.unit.cluster.claims.test_shared_devices import counts
 from tests.unit.cluster.claims.worlds import DRIVER, World
 
@@ -179,6 +179,6 @@ def test_a_claim_that_is_on_its_way_counts_once_when_its_class_goes():
 
 
 def test_a_claim_that_no_server_has_is_called_by_its_pod():
-    key = draft_key("team/a", "0f3c")
+    key = generated_key("team/a", "0f3c")
     assert shown(key) == "the claim of pod team/a for extended resources"
     assert shown("team/c") == "claim team/c"

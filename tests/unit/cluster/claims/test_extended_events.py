@@ -37,7 +37,7 @@ def test_a_class_that_backs_nothing_any_more_makes_no_claims():
     asking_pod(world, "a")
     world.cycle()
     assert world.nodes == {"a": ""}
-    assert not world.cluster.store.device_claims.generated.drafts
+    assert not world.cluster.store.device_claims.generated.unwritten
 
 
 def test_a_class_that_comes_later_backs_nothing_that_nodes_offer_by_a_plugin():
@@ -74,12 +74,12 @@ def test_a_claim_of_an_earlier_try_neither_keeps_its_pod_waiting_nor_serves_it()
     asking_pod(world, "a")
     store = world.cluster.store
     store.snapshot()
-    drafted = store.pods.pod("team/a")
-    update(store, claim("earlier", "team/a", drafted.uid))
+    waiting = store.pods.pod("team/a")
+    update(store, claim("earlier", "team/a", waiting.uid))
     store.snapshot()
     again = store.pods.pod("team/a")
     assert again.constraints.wait is None
-    assert again.device_claims == drafted.device_claims
+    assert again.device_claims == waiting.device_claims
     world.remove("DeviceClass", DRIVER)
     store.snapshot()
     assert store.pods.pod("team/a").device_claims == ()
@@ -109,9 +109,9 @@ def test_a_claim_of_another_pod_of_the_name_is_not_given_back_for_this_one():
     asking_pod(world, "a")
     pod, store = world.cluster.pod("team/a"), world.cluster.store
     update(store, claim("c", "team/a", pod.metadata.uid))
-    special = store.device_claims.generated
-    assert special.suspects == {"team/c": ("team/a", pod.metadata.uid)}
+    generated = store.device_claims.generated
+    assert generated.suspects == {"team/c": ("team/a", pod.metadata.uid)}
     update(store, replace(pod, metadata=replace(pod.metadata, uid="another")))
-    assert special.pods["team/a"].uid == "another"
-    assert special.left_over(lambda _: True) == []
-    assert not special.suspects
+    assert generated.pods["team/a"].uid == "another"
+    assert generated.left_over(lambda _: True) == []
+    assert not generated.suspects

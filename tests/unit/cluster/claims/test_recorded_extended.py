@@ -38,26 +38,26 @@ def recorded() -> dict[str, Any]:
 def of_case(case: dict[str, Any]) -> dict[str, Any]:
     spec = {name: case[name] for name in ("containers", "initContainers")}
     pod = msgspec.convert({"metadata": {"name": "p"}, "spec": spec}, Pod)
-    special = generated_for(resource_asks(pod, ()), CLASSES)
+    generated = generated_for(resource_asks(pod, ()), CLASSES)
     classes = [class_of(msgspec.convert(it, DeviceClass)) for it in recorded()["classes"]]
     offer = Offer(
         [slice_of(msgspec.convert(recorded()["slice"], ResourceSlice))],
         {it.name: it for it in classes},
     )
     selectors = {text.text: text for it in classes for text in it.selectors}
-    wanted = [claim_of(special.spec)]
+    wanted = [claim_of(generated.spec)]
     [found] = allocate(offer, Site("n1", {}), wanted, selectors, taken_by([])) or [None]
     assert found is not None
     return {
         "spec": [
             (it.name, it.exactly.device_class_name, it.exactly.count)
-            for it in special.spec.devices.requests
+            for it in generated.spec.devices.requests
             if it.exactly is not None
         ],
         "allocation": msgspec.to_builtins(written(found, lambda: "*")),
         "mappings": [
             {"containerName": it.container, "resourceName": it.resource, "requestName": it.request}
-            for it in special.mappings
+            for it in generated.mappings
         ],
     }
 

@@ -25,7 +25,7 @@ CLAIMS = f"{RESOURCE}/namespaces/{NAMESPACE}/resourceclaims"
 POD_PATH = f"/api/v1/namespaces/{NAMESPACE}/pods"
 
 
-class Box:
+class FakeWriteQueue:
     """Writes that wait to be sent."""
 
     def __init__(self):
@@ -42,32 +42,37 @@ class Shard:
     def __init__(self, client, holder="us", epoch=1):
         leadership = Leadership()
         leadership.renew(1e9, holder, epoch, "kaisched-default")
-        self.client, self.box, self.store = client, Box(), StateStore()
+        self.client, self.write_queue, self.store = client, FakeWriteQueue(), StateStore()
         self.store.device_claims.set_reading(ON)
         self.cluster = KubernetesCluster(
-            client, leadership, self.box, ManualClock(1e9), self.store, backends=[ClaimBackend()]
+            client,
+            leadership,
+            self.write_queue,
+            ManualClock(1e9),
+            self.store,
+            backends=[ClaimBackend()],
         )
         shard, _ = decode_object({"metadata": {"name": "s"}, "spec": {}}, SchedulingShard)
         self._policy, _ = build_policy(shard, installed_plugins())
         self._memory, self._known, self.result = Memory(), {}, None
         spec = {"resources": {"gpu": {"quota": 100}}}
         queue, _ = decode_object({"metadata": {"name": "a"}, "spec": spec}, Queue)
-        self.cluster.tell(Change(queue))
+        self.cluster.handle(Change(queue))
 
-    def hear(self, *kinds):
+    def handle(self, *kinds):
         """Take in what is new at the server, of some kinds or of all."""
         for kind in kinds or (*DEVICES, NODES, PODS):
             page = kind.read_list(self.client.call("GET", kind.path).data)
             there = {(kind.kind, it.metadata.namespace, it.name): it for it in page.objects}
             for key, obj in there.items():
                 if self._known.get(key) != obj:
-                    self.cluster.tell(Change(obj))
+                    self.cluster.handle(Change(obj))
             for key in [it for it in self._known if it[0] == kind.kind and it not in there]:
-                self.cluster.tell(Change(self._known.pop(key), is_gone=True))
+                self.cluster.handle(Change(self._known.pop(key), is_gone=True))
             self._known.update(there)
 
     def decide(self):
-        """Run a cycle on what was heard; what it decided waits in the box."""
+        """Run a cycle on what was heard; what it decided waits in the write queue."""
         self.store.let_go(monotonic_s() + 1e6)
         snapshot = self.cluster.snapshot()
         result, self._memory = run_cycle(snapshot, None, self._policy, 1e9, self._memory)
@@ -79,17 +84,17 @@ class Shard:
 
     def send(self, most=30):
         """Send what waits, each until it is done; pauses are not waited for."""
-        works, self.box.works = self.box.works, []
+        works, self.write_queue.works = self.write_queue.works, []
         for work in works:
             for _ in range(most):
                 if work.send() is None:
                     break
             else:
-                self.box.works.append(work)
+                self.write_queue.works.append(work)
 
     def cycle(self):
         """Hear, decide and send."""
-        self.hear()
+        self.handle()
         bound = self.decide()
         self.send()
         return bound

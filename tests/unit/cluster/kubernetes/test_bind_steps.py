@@ -19,7 +19,7 @@ from kaisched.cluster.store import StateStore
 from kaisched.errors import ClusterUnavailable
 from kaisched.framework.intents import Bind
 from kaisched_apiserver import Fault
-from tests.unit.cluster.kubernetes.live_claims import Box
+from tests.unit.cluster.kubernetes.live_claims import FakeWriteQueue
 from tests.unit.cluster.kubernetes.test_binder import held_back, refuted
 
 LOST = ClusterUnavailable("no answer")
@@ -173,13 +173,13 @@ class _Backend:
 
 
 def test_backends_are_asked_for_a_step_of_each_bind_and_for_upkeep_after_each_cycle(log):
-    box = Box()
+    write_queue = FakeWriteQueue()
     cluster = KubernetesCluster(
-        None, Leadership(), box, ManualClock(1e9), StateStore(), backends=[_Backend(log)]
+        None, Leadership(), write_queue, ManualClock(1e9), StateStore(), backends=[_Backend(log)]
     )
     cluster.apply([Bind("default/p", "u", "n0", "default/g", 0, 0)], [], [])
     assert log == ["step for default/p: False", "upkeep of 0"]
-    binding, cleared = box.works
+    binding, cleared = write_queue.works
     assert cleared == "cleared"
     assert isinstance(binding, BindWork)
     cluster.apply([], [], [])

@@ -48,7 +48,7 @@ def test_only_the_pod_on_the_node_without_the_plugin_gets_a_claim(world, shard):
     assert len(world.claims()) == 1
 
 
-@pytest.mark.parametrize("write", CLAIM_WRITES, ids=["make", "mark", "allocate", "tell"])
+@pytest.mark.parametrize("write", CLAIM_WRITES, ids=["make", "mark", "allocate", "record"])
 @pytest.mark.parametrize("effect", ["drop_before", "drop_after"])
 def test_a_lost_answer_of_a_write_makes_one_claim(world, shard, server, write, effect):
     world.asking_pod("a")
@@ -60,7 +60,7 @@ def test_a_lost_answer_of_a_write_makes_one_claim(world, shard, server, write, e
     assert len(world.claims()) == 1
 
 
-@pytest.mark.parametrize("write", CLAIM_WRITES, ids=["make", "mark", "allocate", "tell"])
+@pytest.mark.parametrize("write", CLAIM_WRITES, ids=["make", "mark", "allocate", "record"])
 def test_a_pod_whose_claim_failed_goes_to_the_plugin_without_one(world, shard, server, write):
     world.cordon("p1")
     world.asking_pod("a")
@@ -76,7 +76,7 @@ def test_a_pod_whose_claim_failed_goes_to_the_plugin_without_one(world, shard, s
     assert world.claims() == []
 
 
-@pytest.mark.parametrize("write", CLAIM_WRITES[1:], ids=["mark", "allocate", "tell"])
+@pytest.mark.parametrize("write", CLAIM_WRITES[1:], ids=["mark", "allocate", "record"])
 def test_a_claim_that_a_former_leader_left_is_gone_before_its_pod_has_a_node(
     world, client, server, write
 ):
@@ -84,7 +84,7 @@ def test_a_claim_that_a_former_leader_left_is_gone_before_its_pod_has_a_node(
     world.asking_pod("a")
     first = Shard(client, "first", 1)
     server.faults.add(Fault("drop_before", **write, times=None))
-    first.hear()
+    first.handle()
     first.decide()
     first.send(most=1)
     server.faults.clear()
@@ -92,7 +92,7 @@ def test_a_claim_that_a_former_leader_left_is_gone_before_its_pod_has_a_node(
     world.cordon("p1", is_cordoned=False)
     world.cordon("n1")
     then = Shard(client, "then", 2)
-    then.hear()
+    then.handle()
     assert then.decide() == {}
     assert "an earlier claim for its extended resources is being given back" in then.reason("a")
     then.send()

@@ -56,7 +56,7 @@ class History:
         elif what == "lead":
             self.leaders += 1
             self.shard = Shard(self.client, f"h{self.leaders}", self.leaders)
-        self.shard.hear()
+        self.shard.handle()
         self.shard.decide()
         if fault is not None:
             self.server.faults.add(fault)

@@ -94,7 +94,7 @@ def test_whoever_leads_after_a_crash_at_any_write_goes_on(
     world.pod("p", "c")
     world.claim("d", 2)
     server.faults.add(Fault(effect, **write))
-    shard.hear()
+    shard.handle()
     shard.decide()
     shard.send(most=1)
     after = Shard(client, "them", 2)
@@ -111,11 +111,11 @@ def test_devices_are_taken_from_the_decision_on(world, shard):
         world.claim(name)
     for name in ("c", "d", "e"):
         world.pod(f"p-{name}", name)
-    shard.hear()
+    shard.handle()
     assert sorted(shard.decide()) == ["p-c", "p-d"]
     assert shard.decide() == {}
     shard.send()
-    shard.hear(PODS)  # the watch of the claims lags behind
+    shard.handle(PODS)  # the watch of the claims lags behind
     assert shard.decide() == {}
     shard.cycle()
     given = Counter(it for name in ("c", "d", "e") for it in world.devices(name))
@@ -126,7 +126,7 @@ def test_devices_are_taken_from_the_decision_on(world, shard):
 def test_a_claim_that_another_has_allocated_meanwhile_is_left_to_it(world, shard):
     world.node("n2", 3)
     world.pod("p", "c")
-    shard.hear()
+    shard.handle()
     assert shard.decide() == {"p": "n1"}
     world.allocate("c", "n2", "gpu-0")
     shard.send()
@@ -153,9 +153,9 @@ def test_a_claim_that_changes_between_the_writes_is_read_again(world, shard, ser
 
 def test_a_pod_that_is_gone_gives_its_devices_back(world, shard, client):
     world.pod("p", "c")
-    shard.hear()
+    shard.handle()
     shard.decide()
-    (work,) = shard.box.works
+    (work,) = shard.write_queue.works
     work.steps.settle(lambda: None)
     assert world.devices("c") == ["n1/gpu-0"]
     world.delete_pod("p")
@@ -171,9 +171,9 @@ def test_a_pod_that_is_gone_gives_its_devices_back(world, shard, client):
 @pytest.mark.parametrize("verb", ["update", "patch"])
 def test_giving_back_survives_a_lost_answer(world, shard, server, verb, effect):
     world.pod("p", "c")
-    shard.hear()
+    shard.handle()
     shard.decide()
-    (work,) = shard.box.works
+    (work,) = shard.write_queue.works
     work.steps.settle(lambda: None)
     world.delete_pod("p")
     server.faults.add(Fault(effect, verb=verb, plural=PLURAL))
@@ -198,9 +198,9 @@ def test_who_shares_a_claim_keeps_it_when_another_bind_fails(world, shard):
     world.pod("p", "c")
     shard.cycle()
     world.pod("q", "c")
-    shard.hear()
+    shard.handle()
     assert shard.decide() == {"q": "n1"}
-    (work,) = shard.box.works
+    (work,) = shard.write_queue.works
     work.steps.settle(lambda: None)
     assert sorted(world.users("c")) == ["p", "q"]
     world.delete_pod("q")
@@ -249,10 +249,10 @@ def test_while_devices_are_given_back_their_pods_wait(world, client):
     world.allocate("c", "n1", "gpu-0", pod)
     world.cordon("n1")
     shard = Shard(client)
-    shard.hear()
+    shard.handle()
     assert shard.decide() == {}
     world.cordon("n1", is_cordoned=False)
-    shard.hear()
+    shard.handle()
     assert shard.decide() == {}
     assert "claim c is on devices that are being given back" in shard.reason("p")
     shard.send()
@@ -263,14 +263,14 @@ def test_what_became_of_an_allocation_that_nobody_answers_for_is_read(world, sha
     """Neither bound nor undone: its devices stay taken until the claim was read."""
     world.claim("d", 2)
     world.pod("p", "c")
-    shard.hear()
+    shard.handle()
     shard.decide()
-    (work,) = shard.box.works
+    (work,) = shard.write_queue.works
     work.drop("we do not lead")
-    shard.box.works.clear()
+    shard.write_queue.works.clear()
     world.pod("q", "d")
     world.delete_pod("p")
-    shard.hear()
+    shard.handle()
     assert shard.decide() == {}  # both devices are wanted, and one is in doubt
     shard.send()
     assert shard.cycle() == {"q": "n1"}
@@ -296,9 +296,9 @@ def test_devices_that_have_to_get_ready_are_waited_for(
     world.claim("c")
     shard = Shard(client)
     world.pod("p", "c")
-    shard.hear()
+    shard.handle()
     shard.decide()
-    (work,) = shard.box.works
+    (work,) = shard.write_queue.works
     monkeypatch.setattr(module, "READY_S", patience_s)
     if patience_s > 0:
         assert work.send() == module.POLL_S
@@ -320,9 +320,9 @@ def _report(world, claim, condition):
 
 def test_a_missing_right_is_named(world, shard, server):
     world.pod("p", "c")
-    shard.hear()
+    shard.handle()
     shard.decide()
-    (work,) = shard.box.works
+    (work,) = shard.write_queue.works
     server.api.access.tokens[""] = "we"
     server.api.access.rules["we"] = [Rule(("get", "list", "patch", "create"), ("*",), ("*",))]
     with capture_logs() as logs:
@@ -351,13 +351,13 @@ def test_who_is_decided_again_while_an_allocation_is_in_doubt_goes_where_its_dev
     world.template("one")
     world.pod("q", template="one")
     world.parts.look()
-    shard.hear()
+    shard.handle()
     assert shard.decide() == {"p": "n1", "q": "n2"}
-    for work in shard.box.works:
+    for work in shard.write_queue.works:
         if is_written:
             work.steps.settle(lambda: None)
         work.drop("we do not lead")
-    shard.box.works.clear()
+    shard.write_queue.works.clear()
     again = shard.decide()
     shard.send()
     assert again == {"p": "n1", "q": "n2"}
@@ -370,9 +370,9 @@ def test_a_pod_is_not_bound_away_from_the_devices_of_its_claim(world, shard):
     world.node("n2", 1)
     world.pod("p", "c")
     world.allocate("c", "n1", "gpu-0")
-    shard.hear()
+    shard.handle()
     assert shard.decide() == {"p": "n1"}
-    (work,) = shard.box.works
+    (work,) = shard.write_queue.works
     work.bind = work.steps._steps[0].bind = replace(work.bind, node="n2")
     shard.send()
     assert (world.node_of("p"), world.devices("c")) == ("", ["n1/gpu-0"])

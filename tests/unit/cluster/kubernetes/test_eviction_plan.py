@@ -51,7 +51,7 @@ def fake(writers):
 
 @pytest.fixture
 def works():
-    """What the outbox was given: (is prepared, work)."""
+    """What the write queue was given: (is prepared, work)."""
     return []
 
 
@@ -115,13 +115,13 @@ def test_one_victim_needs_no_dry_run_and_nobody_s_plan_no_promise(plan, works, f
 
 
 @pytest.fixture
-def outbox(writers):
+def write_queue(writers):
     made = WriteQueue(writers.leadership, writers=8, per_second=10_000, write_s=1.0)
     yield made
     made.close(5.0)
 
 
-def test_few_requests_of_a_plan_are_under_way_at_a_time(fake, outbox):
+def test_few_requests_of_a_plan_are_under_way_at_a_time(fake, write_queue):
     """Others, binds above all, get on meanwhile."""
     lock, now, most = threading.Lock(), [], []
     are_many = threading.Event()
@@ -140,7 +140,7 @@ def test_few_requests_of_a_plan_are_under_way_at_a_time(fake, outbox):
 
     fake.try_out = fake.evict = evict
     victims = [victim(f"v{at}") for at in range(40)]
-    made = EvictionPlan(fake, victims, [], lambda work, is_prepared: outbox.put(2, work))
+    made = EvictionPlan(fake, victims, [], lambda work, is_prepared: write_queue.put(2, work))
     made.start()
     until(lambda: made.is_settled)
     assert len(most) == 80
@@ -244,7 +244,7 @@ def test_a_plan_of_an_earlier_leadership_is_not_sent(fake, works, plan, news):
     assert sorted(refuted(news)) == ["v0", "v1"]
 
 
-def test_an_outbox_that_drops_a_part_ends_the_whole(plan, works, fake, news):
+def test_a_write_queue_that_drops_a_part_ends_the_whole(plan, works, fake, news):
     made = plan(8)
     works.pop(0)[1].drop("we do not lead")
     run(works)

@@ -81,9 +81,9 @@ class Live:
         )
         self.cluster.kept = Kept()
 
-    def tell(self, text, *, is_gone=False):
+    def handle(self, text, *, is_gone=False):
         for obj in load_text(text).objects:
-            self.cluster.tell(Change(obj, is_gone=is_gone))
+            self.cluster.handle(Change(obj, is_gone=is_gone))
         return self
 
     def queues(self):
@@ -110,7 +110,7 @@ class Live:
 
 
 def test_the_tree_follows_its_objects():
-    live = Live().tell(LEAF % ("a", 4)).tell(LEAF % ("b", 2))
+    live = Live().handle(LEAF % ("a", 4)).handle(LEAF % ("b", 2))
     gpu = live.cluster.snapshot().axis.names.index("gpu")
     assert gpu >= 0
     assert {name: parent for name, (parent, _) in live.queues().items()} == {
@@ -120,29 +120,29 @@ def test_the_tree_follows_its_objects():
     }
     table = live.cluster.snapshot().queues
     assert table.deserved[gpu].tolist() == [0, 4000, 2000]
-    live.tell(LEAF % ("a", 5)).tell(LEAF % ("b", 2), is_gone=True)
+    live.handle(LEAF % ("a", 5)).handle(LEAF % ("b", 2), is_gone=True)
     table = live.cluster.snapshot().queues
     assert (table.name, table.deserved[gpu].tolist()) == (("all", "a"), [0, 5000])
-    live.tell(LEAF % ("a", 5), is_gone=True)
+    live.handle(LEAF % ("a", 5), is_gone=True)
     assert live.queues() == {}
 
 
 def test_all_flavors_count_while_their_objects_are_known():
-    live = Live().tell(TWO_FLAVORS)
+    live = Live().handle(TWO_FLAVORS)
     assert live.flavors() == {}
-    live.tell(FLAVOR % ("spot", "s")).tell(FLAVOR % ("fixed", "f"))
+    live.handle(FLAVOR % ("spot", "s")).handle(FLAVOR % ("fixed", "f"))
     assert live.flavors() == {"spot": {"kind": "s"}, "fixed": {"kind": "f"}}
-    live.tell(FLAVOR % ("spot", "s2"))
+    live.handle(FLAVOR % ("spot", "s2"))
     assert live.flavors() == {"spot": {"kind": "s2"}, "fixed": {"kind": "f"}}
     for name in ("spot", "fixed"):
-        live.tell(FLAVOR % (name, "x"), is_gone=True)
+        live.handle(FLAVOR % (name, "x"), is_gone=True)
     assert live.flavors() == {}
 
 
 def test_a_queue_of_ours_takes_the_name_and_gives_it_back():
-    live = Live().tell(LEAF % ("a", 4)).tell(QUEUE % "a")
+    live = Live().handle(LEAF % ("a", 4)).handle(QUEUE % "a")
     assert {name: parent for name, (parent, _) in live.queues().items()} == {"a": ""}
-    live.tell(QUEUE % "a", is_gone=True)
+    live.handle(QUEUE % "a", is_gone=True)
     assert {name: parent for name, (parent, _) in live.queues().items()} == {"all": "", "a": "all"}
 
 
@@ -152,10 +152,10 @@ def test_a_pod_is_in_the_cluster_queue_of_its_local_queue_whoever_comes_first(is
     texts = [LEAF % ("a", 4), LOCAL % ("a", "None"), CLASS, POD % labels]
     live = Live()
     for text in reversed(texts) if is_late else texts:
-        live.tell(text)
+        live.handle(text)
         live.cluster.snapshot()
     assert live.job() == ("a", 9, True)
-    live.tell(LEAF % ("b", 1)).tell(LOCAL % ("b", "None"))
+    live.handle(LEAF % ("b", 1)).handle(LOCAL % ("b", "None"))
     assert live.job() == ("b", 9, True)
 
 
@@ -163,15 +163,15 @@ def test_the_label_of_the_owner_counts():
     meta = ObjectMeta(
         name="j", namespace="ns", uid="ju", labels={"kueue.x-k8s.io/queue-name": "main"}
     )
-    live = Live().tell(LEAF % ("a", 4)).tell(LOCAL % ("a", "None"))
-    live.cluster.tell(Change(PartialObject(metadata=meta, api_version="batch/v1", kind="Job")))
+    live = Live().handle(LEAF % ("a", 4)).handle(LOCAL % ("a", "None"))
+    live.cluster.handle(Change(PartialObject(metadata=meta, api_version="batch/v1", kind="Job")))
     owner = "{apiVersion: batch/v1, kind: Job, name: j, uid: ju, controller: true}"
-    live.tell((POD % "x: y").replace("uid: u,", f"uid: u, ownerReferences: [{owner}],"))
+    live.handle((POD % "x: y").replace("uid: u,", f"uid: u, ownerReferences: [{owner}],"))
     assert live.job()[0] == "a"
 
 
 def test_a_held_local_queue_holds_the_pods_that_name_it():
-    live = Live().tell(LEAF % ("a", 4)).tell(LOCAL % ("a", "Hold")).tell(POD % MAIN)
+    live = Live().handle(LEAF % ("a", 4)).handle(LOCAL % ("a", "Hold")).handle(POD % MAIN)
     assert live.job()[0] == "ns/main"
     snapshot = live.cluster.snapshot()
     assert snapshot.jobs.refusal.tolist() == [Refusal.QUEUE_ON_HOLD]
@@ -179,9 +179,9 @@ def test_a_held_local_queue_holds_the_pods_that_name_it():
 
 def test_local_queues_that_are_served_by_usage_are_queues_and_follow_their_cluster_queue():
     by_usage = "  admissionScope: {admissionMode: UsageBasedAdmissionFairSharing}\n"
-    live = Live().tell(LEAF % ("a", 4)).tell(LOCAL % ("a", "Hold")).tell(POD % MAIN)
+    live = Live().handle(LEAF % ("a", 4)).handle(LOCAL % ("a", "Hold")).handle(POD % MAIN)
     assert live.queues()["ns/main"][0] == ""
-    live.tell(LEAF % ("a", 4) + by_usage)
+    live.handle(LEAF % ("a", 4) + by_usage)
     assert {name: above for name, (above, _) in live.queues().items()} == {
         "all": "",
         "a": "all",
@@ -189,15 +189,15 @@ def test_local_queues_that_are_served_by_usage_are_queues_and_follow_their_clust
     }
     assert live.job()[0] == "ns/main"
     assert live.cluster.snapshot().jobs.refusal.tolist() == [Refusal.QUEUE_ON_HOLD]
-    live.tell(LOCAL % ("a", "None"))
+    live.handle(LOCAL % ("a", "None"))
     assert live.cluster.snapshot().jobs.refusal.tolist() == [0]
-    live.tell(LEAF % ("a", 4))
+    live.handle(LEAF % ("a", 4))
     assert live.job()[0] == "a"
     assert "ns/main" not in live.queues()
 
 
 def test_what_is_recorded_is_ours():
-    live = Live().tell(LEAF % ("a", 4)).tell(LOCAL % ("a", "None")).tell(POD % MAIN)
+    live = Live().handle(LEAF % ("a", 4)).handle(LOCAL % ("a", "None")).handle(POD % MAIN)
     live.cluster.snapshot()
     text = b"".join(live.cluster.state().objects)
     assert b'"kind":"ClusterQueue"' not in text
@@ -218,8 +218,8 @@ def test_kueue_is_read_to_observe_only():
 
 
 def test_what_has_no_meaning_is_logged_once(capsys):
-    live = Live().tell(LEAF % ("a", 4) + "  queueingStrategy: StrictFIFO\n")
+    live = Live().handle(LEAF % ("a", 4) + "  queueingStrategy: StrictFIFO\n")
     live.cluster.snapshot()
     assert capsys.readouterr().out.count("spec.queueingStrategy: has no meaning here") == 1
-    live.tell(LEAF % ("b", 4)).cluster.snapshot()
+    live.handle(LEAF % ("b", 4)).cluster.snapshot()
     assert "queueingStrategy" not in capsys.readouterr().out

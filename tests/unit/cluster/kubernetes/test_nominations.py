@@ -11,7 +11,7 @@ from kaisched.objects.pod import Pod
 
 
 class Written:
-    """An outbox that only keeps what it is given."""
+    """A write queue that only keeps what it is given."""
 
     def __init__(self):
         self.works = []
@@ -52,7 +52,7 @@ def test_a_nomination_that_stands_is_not_written_again():
 
 def test_the_next_leader_does_not_write_what_statuses_say():
     cluster, written = started()
-    cluster.tell(waiting("p", "n0"))
+    cluster.handle(waiting("p", "n0"))
     cluster.snapshot()
     cluster.apply([], [], [nominated("p", "n0"), nominated("q", "n1")])
     assert written == [("ns/q", "n1")]

@@ -1,4 +1,4 @@
-"""Lines, pauses, leadership, outbox, access, quantities: the small parts by themselves."""
+"""Lines, pauses, leadership, write queue, access, quantities: the small parts by themselves."""
 
 import datetime as dt
 import threading
@@ -100,76 +100,76 @@ def leadership():
     return leadership
 
 
-def emptied(outbox):
-    until(lambda: outbox.waiting == 0)
+def emptied(write_queue):
+    until(lambda: write_queue.waiting == 0)
 
 
 def test_work_goes_by_rank_and_is_tried_again(leadership):
     log, hold = [], threading.Event()
-    outbox = WriteQueue(leadership, writers=1, per_second=1000, write_s=1.0)
+    write_queue = WriteQueue(leadership, writers=1, per_second=1000, write_s=1.0)
     first = Work("first", log, wait=hold)
-    outbox.put(0, first)
+    write_queue.put(0, first)
     until(lambda: first.is_begun)
-    outbox.put(3, Work("last", log))
-    outbox.put(1, Work("twice", log, tries=2))
+    write_queue.put(3, Work("last", log))
+    write_queue.put(1, Work("twice", log, tries=2))
     later = Work("later", log)
-    outbox.put(2, later, delay_s=3600.0)
+    write_queue.put(2, later, delay_s=3600.0)
     hold.set()
-    until(lambda: outbox.waiting == 1)
+    until(lambda: write_queue.waiting == 1)
     assert not later.is_begun
-    outbox.close(PATIENCE_S)
+    write_queue.close(PATIENCE_S)
     assert (log[:2], sorted(log[2:])) == (["first", "twice"], ["last", "later: stopping", "twice"])
 
 
 def test_work_that_has_to_wait_is_done_in_its_time(leadership):
     log = []
-    outbox = WriteQueue(leadership, writers=1, per_second=1000, write_s=1.0)
+    write_queue = WriteQueue(leadership, writers=1, per_second=1000, write_s=1.0)
     start_s = time.monotonic()
-    outbox.put(0, Work("later", log), delay_s=0.1)
-    emptied(outbox)
+    write_queue.put(0, Work("later", log), delay_s=0.1)
+    emptied(write_queue)
     assert time.monotonic() - start_s >= 0.1
-    outbox.close(PATIENCE_S)
+    write_queue.close(PATIENCE_S)
     assert log == ["later"]
 
 
 def test_nothing_is_sent_through_a_shut_gate(leadership):
     log = []
-    outbox = WriteQueue(leadership, writers=2, per_second=1000, write_s=1.0)
+    write_queue = WriteQueue(leadership, writers=2, per_second=1000, write_s=1.0)
     leadership.end()
-    outbox.put(0, Work("work", log))
-    emptied(outbox)
-    outbox.close(PATIENCE_S)
+    write_queue.put(0, Work("work", log))
+    emptied(write_queue)
+    write_queue.close(PATIENCE_S)
     assert log == ["work: we do not lead"]
 
 
 @pytest.mark.fault("A7")
 def test_no_more_is_sent_a_second_than_allowed(leadership):
     log = []
-    outbox = WriteQueue(leadership, writers=4, per_second=50, write_s=1.0)
+    write_queue = WriteQueue(leadership, writers=4, per_second=50, write_s=1.0)
     start_s = time.monotonic()
     for number in range(25):
-        outbox.put(0, Work(str(number), log))
-    emptied(outbox)
+        write_queue.put(0, Work(str(number), log))
+    emptied(write_queue)
     took_s = time.monotonic() - start_s
-    outbox.close(PATIENCE_S)
+    write_queue.close(PATIENCE_S)
     assert len(log) == 25
     assert took_s >= 19 / 50  # a tenth of a second may be caught up on
 
 
 def test_closing_finishes_what_is_under_way_and_drops_the_rest(leadership):
     log, hold = [], threading.Event()
-    outbox = WriteQueue(leadership, writers=1, per_second=1000, write_s=1.0)
+    write_queue = WriteQueue(leadership, writers=1, per_second=1000, write_s=1.0)
     under_way = Work("under way", log, tries=2, wait=hold)
-    outbox.put(0, under_way)
+    write_queue.put(0, under_way)
     until(lambda: under_way.is_begun)
-    outbox.put(0, Work("waiting", log))
-    closing = threading.Thread(target=outbox.close, args=(PATIENCE_S,))
+    write_queue.put(0, Work("waiting", log))
+    closing = threading.Thread(target=write_queue.close, args=(PATIENCE_S,))
     closing.start()
     until(lambda: log)
     hold.set()
     closing.join()
     assert log == ["waiting: stopping", "under way", "under way: stopping"]
-    assert not outbox.put(0, Work("late", log))
+    assert not write_queue.put(0, Work("late", log))
 
 
 def test_a_piece_of_work_with_a_bug_does_not_end_the_writer(leadership):
@@ -179,11 +179,11 @@ def test_a_piece_of_work_with_a_bug_does_not_end_the_writer(leadership):
         def send(self):
             raise ZeroDivisionError
 
-    outbox = WriteQueue(leadership, writers=1, per_second=1000, write_s=1.0)
-    outbox.put(0, Bug("bug", log))
-    outbox.put(0, Work("next", log))
-    emptied(outbox)
-    outbox.close(PATIENCE_S)
+    write_queue = WriteQueue(leadership, writers=1, per_second=1000, write_s=1.0)
+    write_queue.put(0, Bug("bug", log))
+    write_queue.put(0, Work("next", log))
+    emptied(write_queue)
+    write_queue.close(PATIENCE_S)
     assert log == ["bug: a bug", "next"]
 
 

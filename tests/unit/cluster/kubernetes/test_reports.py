@@ -182,76 +182,76 @@ def test_queues_and_groups_do_not_stand_behind_thousands_of_pods():
     assert len(wrong) > 3000, "the test shows nothing where nothing waits"
 
 
-# -- the box ---------------------------------------------------------------------------------------
+# -- the report queue ------------------------------------------------------------------------------
 
 
 @pytest.fixture
-def box():
-    box = ReportQueue(WEIGHTS, now=lambda: box.time)
-    box.time = 0.0
-    return box
+def report_queue():
+    report_queue = ReportQueue(WEIGHTS, now=lambda: report_queue.time)
+    report_queue.time = 0.0
+    return report_queue
 
 
 @pytest.mark.fault("I130")
-def test_each_kind_has_its_share_of_the_writes(box):
+def test_each_kind_has_its_share_of_the_writes(report_queue):
     for number in range(1000):
-        box.put(Entry(POD, f"pods/{number}"), 0.0)
+        report_queue.put(Entry(POD, f"pods/{number}"), 0.0)
     for number in range(30):
-        box.put(Entry(QUEUE, f"queues/{number}"), 0.0)
+        report_queue.put(Entry(QUEUE, f"queues/{number}"), 0.0)
     taken = []
     for _ in range(45):
-        taken.append(box.take())
-        box.done(taken[-1])
+        taken.append(report_queue.take())
+        report_queue.done(taken[-1])
     assert sum(entry.what == QUEUE for entry in taken) == 30
     assert sum(entry.what == POD for entry in taken) == 15
 
 
-def test_an_object_has_one_entry_and_its_last_time_counts(box):
+def test_an_object_has_one_entry_and_its_last_time_counts(report_queue):
     entry = Entry(POD, "pods/a")
-    box.put(entry, 5.0)
-    box.put(entry, 1.0)
-    box.put(entry, 3.0)
-    assert (box.waiting, box.next_s()) == (1, 3.0)
-    box.time = 2.0
-    assert box.take() is None
-    assert box.oldest_s == 2.0
-    box.time = 3.0
-    assert box.take() == entry
-    assert box.take() is None
+    report_queue.put(entry, 5.0)
+    report_queue.put(entry, 1.0)
+    report_queue.put(entry, 3.0)
+    assert (report_queue.waiting, report_queue.next_s()) == (1, 3.0)
+    report_queue.time = 2.0
+    assert report_queue.take() is None
+    assert report_queue.oldest_s == 2.0
+    report_queue.time = 3.0
+    assert report_queue.take() == entry
+    assert report_queue.take() is None
 
 
-def test_one_object_is_written_by_one_writer_at_a_time(box):
+def test_one_object_is_written_by_one_writer_at_a_time(report_queue):
     first, second = Entry(QUEUE, "x"), Entry(POD, "x")
-    box.put(first, 0.0)
-    box.put(second, 0.0)
-    assert box.take() == first
-    assert box.take() is None
-    box.done(first)
-    box.time = 0.1
-    assert box.take() == second
+    report_queue.put(first, 0.0)
+    report_queue.put(second, 0.0)
+    assert report_queue.take() == first
+    assert report_queue.take() is None
+    report_queue.done(first)
+    report_queue.time = 0.1
+    assert report_queue.take() == second
 
 
-def test_what_is_tried_again_has_waited_since_the_first_time(box):
+def test_what_is_tried_again_has_waited_since_the_first_time(report_queue):
     entry = Entry(POD, "x")
-    box.put(entry, 0.0)
+    report_queue.put(entry, 0.0)
     for at in range(1, 4):  # the server is in trouble
-        assert box.take() == entry
-        box.time = float(at)
-        assert box.oldest_s == float(at)
-        box.put(entry, box.time)
-        box.done(entry)
-    assert box.oldest_s == 3.0
-    assert box.take() == entry
-    box.done(entry)
-    assert (box.waiting, box.oldest_s) == (0, 0.0)
+        assert report_queue.take() == entry
+        report_queue.time = float(at)
+        assert report_queue.oldest_s == float(at)
+        report_queue.put(entry, report_queue.time)
+        report_queue.done(entry)
+    assert report_queue.oldest_s == 3.0
+    assert report_queue.take() == entry
+    report_queue.done(entry)
+    assert (report_queue.waiting, report_queue.oldest_s) == (0, 0.0)
 
 
-def test_nothing_is_due_while_the_server_is_in_trouble(box):
-    box.put(Entry(POD, "x"), 0.0)
-    box.pause(1.0)
-    assert (box.take(), box.next_s()) == (None, 1.0)
-    box.time = 1.0
-    assert box.take() is not None
+def test_nothing_is_due_while_the_server_is_in_trouble(report_queue):
+    report_queue.put(Entry(POD, "x"), 0.0)
+    report_queue.pause(1.0)
+    assert (report_queue.take(), report_queue.next_s()) == (None, 1.0)
+    report_queue.time = 1.0
+    assert report_queue.take() is not None
 
 
 def test_an_event_that_cannot_be_written_is_left_out_in_the_end():
@@ -270,42 +270,42 @@ def test_an_event_that_cannot_be_written_is_left_out_in_the_end():
 
 @pytest.fixture
 def written():
-    """Start writers on a real box; return what they wrote, with when."""
+    """Start writers on a real report queue; return what they wrote, with when."""
     log, leadership = [], Leadership()
-    box = ReportQueue(WEIGHTS)
+    report_queue = ReportQueue(WEIGHTS)
 
     def step():
-        entry = box.take()
+        entry = report_queue.take()
         if entry is None:
             return False
-        box.done(entry)
+        report_queue.done(entry)
         log.append((monotonic_s(), entry.key))
         if entry.key == "bug":
             raise ZeroDivisionError
         return True
 
-    writers = ReportWriters(box, step, leadership, per_second=50, write_s=1.0)
-    yield box, leadership, log
+    writers = ReportWriters(report_queue, step, leadership, per_second=50, write_s=1.0)
+    yield report_queue, leadership, log
     writers.close()
 
 
-def put(box, *keys):
+def put(report_queue, *keys):
     for key in keys:
-        box.put(Entry(POD, key), 0.0)
+        report_queue.put(Entry(POD, key), 0.0)
 
 
 def test_no_more_reports_are_written_a_second_than_allowed_and_a_bug_ends_no_writer(written):
-    box, leadership, log = written
+    report_queue, leadership, log = written
     leadership.renew(monotonic_s() + 3600.0)
     start_s = monotonic_s()
-    put(box, "bug", *(str(number) for number in range(30)))
+    put(report_queue, "bug", *(str(number) for number in range(30)))
     until(lambda: len(log) == 31)
     assert log[-1][0] - start_s >= 25 / 50  # a tenth of a second may be caught up on
 
 
 def test_no_report_is_written_while_we_do_not_lead_and_none_is_lost(written):
-    box, leadership, log = written
-    put(box, "a")
+    report_queue, leadership, log = written
+    put(report_queue, "a")
     time.sleep(0.3)
     assert log == []
     leadership.renew(monotonic_s() + 3600.0)

@@ -129,14 +129,14 @@ def test_jobs_that_are_gone_are_forgotten():
     world = two(queue_in("a100", "a", 8))
     world.load(pod("x", "a", labels=H100, uid="x"), listed("z", "h100", 1, "a"))
     world.cycle()
-    guests = world.ports["h100"].store.pools.guests
-    assert set(guests._lacking) == {"ns/pg-z-z"}
+    named_queues = world.ports["h100"].store.pools.named_queues
+    assert set(named_queues._lacking) == {"ns/pg-z-z"}
     for name in "xz":
         world.delete(world.cluster.pod(f"ns/{name}"))
     world.load(pod("y", "a", labels=H100, uid="y"))
     world.run_to(10)
-    assert set(guests._queue_of) == {"ns/pg-y-y"}
-    assert not guests._lacking
+    assert set(named_queues._queue_of) == {"ns/pg-y-y"}
+    assert not named_queues._lacking
 
 
 def test_a_store_made_again_counts_in_the_same_queues():

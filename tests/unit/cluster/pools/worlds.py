@@ -26,7 +26,7 @@ class World:
         values = {name: "" if name == "default" else name for name in pools}
         self._woken = set()
         seats = {
-            name: self.owners.seat(
+            name: self.owners.for_shard(
                 value, admits_all=name in admits, wake=partial(self._woken.add, name)
             )
             for name, value in values.items()

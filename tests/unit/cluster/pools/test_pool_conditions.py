@@ -1,4 +1,4 @@
-"""Marks on pods: which process has a job with a list, and whose binds count."""
+"""Pool conditions of pods: which process has a job with a list, and whose binds count."""
 
 from msgspec.structs import replace
 
@@ -17,8 +17,8 @@ class One:
     """One process for one of the pools ``one`` and ``two``, and what it wants to write."""
 
     def __init__(self, pool, *objects):
-        self.marks = []
-        self.owners = OwnersByCondition(pool, {"one": True, "two": True}, self.marks.append)
+        self.written = []
+        self.owners = OwnersByCondition(pool, {"one": True, "two": True}, self.written.append)
         self.store = StateStore(node_pool=pool, owners=self.owners)
         for at in ("one", "two"):
             self.see(node_in(at, f"n-{at}"), queue_in(at, f"a-{at}", project="a"))
@@ -35,12 +35,12 @@ class One:
     def answered(self, obj):
         """What was written is seen, and then the outcome."""
         self.see(obj)
-        for mark in self.marks:
-            self.owners.settled(mark)
-        self.marks.clear()
+        for condition in self.written:
+            self.owners.settled(condition)
+        self.written.clear()
 
 
-def marked(pod, pool, moves, version):
+def with_condition(pod, pool, moves, version):
     text = pool_condition_text(pool, moves)
     status = replace(pod.status, conditions=[Condition(type=IN_POOL, status="True", message=text)])
     meta = replace(pod.metadata, resource_version=version)
@@ -52,18 +52,18 @@ def pod_x(pools="one, two"):
     return replace(made, metadata=replace(made.metadata, resource_version="1"))
 
 
-def test_the_first_of_the_list_marks_a_job_and_then_has_it():
+def test_the_first_of_the_list_claims_a_job_and_then_has_it():
     one, two = One("one", pod_x()), One("two", pod_x())
     assert (one.has(), two.has()) == (False, False)
-    assert one.marks == [PoolCondition("ns/x", "x", "1", "one", 1, JOB)]
-    assert two.marks == []
+    assert one.written == [PoolCondition("ns/x", "x", "1", "one", 1, JOB)]
+    assert two.written == []
     for process in (one, two):
-        process.answered(marked(pod_x(), "one", 1, "2"))
+        process.answered(with_condition(pod_x(), "one", 1, "2"))
     assert (one.has(), two.has()) == (True, False)
 
 
-def test_a_job_that_is_passed_on_belongs_to_nobody_until_the_mark_is_seen():
-    first = marked(pod_x(), "one", 1, "2")
+def test_a_job_that_is_passed_on_belongs_to_nobody_until_the_condition_is_seen():
+    first = with_condition(pod_x(), "one", 1, "2")
     one, two = One("one", pod_x()), One("two", pod_x())
     one.has()
     two.has()
@@ -72,75 +72,75 @@ def test_a_job_that_is_passed_on_belongs_to_nobody_until_the_mark_is_seen():
     assert one.has()
     one.store.hand_over(JOB, "two")
     assert (one.has(), two.has()) == (False, False)
-    assert one.marks == [PoolCondition("ns/x", "x", "2", "two", 2, JOB)]
-    one.answered(marked(pod_x(), "two", 2, "3"))
-    two.answered(marked(pod_x(), "two", 2, "3"))
+    assert one.written == [PoolCondition("ns/x", "x", "2", "two", 2, JOB)]
+    one.answered(with_condition(pod_x(), "two", 2, "3"))
+    two.answered(with_condition(pod_x(), "two", 2, "3"))
     assert (one.has(), two.has()) == (False, True)
 
 
 def test_a_move_that_was_refused_leaves_the_job_where_it_was():
     one = One("one", pod_x())
     one.has()
-    one.answered(marked(pod_x(), "one", 1, "2"))
+    one.answered(with_condition(pod_x(), "one", 1, "2"))
     assert one.has()
     one.store.hand_over(JOB, "two")
     assert not one.has()
-    one.answered(marked(pod_x(), "one", 1, "3"))  # somebody has changed the pod
+    one.answered(with_condition(pod_x(), "one", 1, "3"))  # somebody has changed the pod
     assert one.has()
 
 
-def test_a_new_leader_marks_anew_what_an_earlier_one_had():
+def test_a_new_leader_writes_anew_what_an_earlier_one_had():
     """Binds of the earlier one that are under way name a version that is no more."""
-    one = One("one", marked(pod_x(), "one", 4, "7"))
+    one = One("one", with_condition(pod_x(), "one", 4, "7"))
     assert not one.has()
-    assert one.marks == [PoolCondition("ns/x", "x", "7", "one", 5, JOB)]
-    one.answered(marked(pod_x(), "one", 5, "8"))
+    assert one.written == [PoolCondition("ns/x", "x", "7", "one", 5, JOB)]
+    one.answered(with_condition(pod_x(), "one", 5, "8"))
     assert one.has()
 
 
-def test_a_taker_marks_all_pods_that_wait_before_it_decides():
+def test_a_taker_writes_on_all_pods_that_wait_before_it_decides():
     notes = {"pod-group-name": "g"}
     pods = [listed(f"g-{at}", "one,two", queue_name="a", annotations=notes) for at in range(3)]
-    two = One("two", *(marked(pod, "one", 1, "1") for pod in pods))
+    two = One("two", *(with_condition(pod, "one", 1, "1") for pod in pods))
     two.has()
-    two.see(marked(pods[0], "two", 2, "2"))
+    two.see(with_condition(pods[0], "two", 2, "2"))
     two.store.snapshot()
-    assert [mark.pod for mark in two.marks] == ["ns/g-1", "ns/g-2"]
+    assert [condition.pod for condition in two.written] == ["ns/g-1", "ns/g-2"]
     assert not two.has("ns/g-0")
-    two.see(marked(pods[1], "two", 2, "3"))
+    two.see(with_condition(pods[1], "two", 2, "3"))
     assert not two.has("ns/g-0")
-    two.answered(marked(pods[2], "two", 2, "4"))
+    two.answered(with_condition(pods[2], "two", 2, "4"))
     assert two.has("ns/g-0")
 
 
 def test_the_jobs_of_a_pool_that_nobody_serves_are_taken():
-    two = One("two", marked(pod_x(), "one", 1, "2"))
+    two = One("two", with_condition(pod_x(), "one", 1, "2"))
     assert not two.has()
-    assert two.marks == []
+    assert two.written == []
     two.owners.lose(frozenset({"one"}))
     two.store.pools.look_at_all()
     assert not two.has()
-    assert two.marks == [PoolCondition("ns/x", "x", "2", "two", 2, JOB)]
+    assert two.written == [PoolCondition("ns/x", "x", "2", "two", 2, JOB)]
 
 
 def test_the_jobs_of_a_lost_pool_that_run_there_stay():
-    running = marked(pod_x(), "one", 1, "2")
+    running = with_condition(pod_x(), "one", 1, "2")
     running = replace(running, spec=replace(running.spec, node_name="n-one"))
     two = One("two", running)
     two.owners.lose(frozenset({"one"}))
     two.store.pools.look_at_all()
     two.has()
-    assert two.marks == []
+    assert two.written == []
 
 
-def test_what_is_no_mark_is_none():
+def test_what_is_no_pool_condition_is_none():
     assert pool_condition_of("one 3") == ("one", 3)
     assert pool_condition_of("default 3") == ("", 3)
     others = ("", "one", "one x", " 3", "one 3x", "one 3 3", f"one {'9' * 5000}")
     assert {pool_condition_of(text) for text in others} == {None}
 
 
-def test_one_pool_alone_needs_no_marks():
+def test_one_pool_alone_needs_no_conditions():
     assert not OwnersByCondition("one", {"one": True}, [].append).is_on
 
 
@@ -153,8 +153,8 @@ def test_the_first_pod_that_is_left_speaks_for_a_job_whose_speaker_is_gone():
     one.store.remove_pod("ns/g-0")
     two.store.remove_pod("ns/g-0")
     assert (one.has("ns/g-1"), two.has("ns/g-1")) == (False, False)
-    assert [mark.pod for mark in one.marks] == ["ns/g-1"]
-    assert two.marks == []
+    assert [condition.pod for condition in one.written] == ["ns/g-1"]
+    assert two.written == []
 
 
 def test_a_list_that_is_edited_after_the_speaker_is_gone_counts():
@@ -163,10 +163,10 @@ def test_a_list_that_is_edited_after_the_speaker_is_gone_counts():
     one = One("one", group_g("two"), *pods)
     one.store.remove_pod("ns/g-0")
     assert not one.has("ns/g-1")
-    assert one.marks == []
+    assert one.written == []
     one.see(group_g("one,two"))
     one.has("ns/g-1")
-    assert [mark.pod for mark in one.marks] == ["ns/g-1"]
+    assert [condition.pod for condition in one.written] == ["ns/g-1"]
 
 
 def group_g(pools):

@@ -68,7 +68,7 @@ def test_devices_stay_taken_and_are_free_once_the_pod_is_gone(world, shard):
     shard.cycle()
     world.asking_pod("q")
     assert shard.cycle() == {}
-    shard.hear()
+    shard.handle()
     assert shard.decide() == {}
     world.delete_pod("p")
     world.parts.look()
@@ -82,7 +82,7 @@ def test_devices_stay_taken_and_are_free_once_the_pod_is_gone(world, shard):
 
 
 @pytest.mark.parametrize("effect", ["drop_before", "drop_after"])
-@pytest.mark.parametrize("write", WRITES, ids=["make", "mark", "allocate", "tell", "bind"])
+@pytest.mark.parametrize("write", WRITES, ids=["make", "mark", "allocate", "record", "bind"])
 def test_a_lost_answer_of_any_write_makes_one_claim_and_binds(world, shard, server, write, effect):
     world.asking_pod("p")
     server.faults.add(Fault(effect, **write))
@@ -93,7 +93,7 @@ def test_a_lost_answer_of_any_write_makes_one_claim_and_binds(world, shard, serv
     assert world.devices(claim["metadata"]["name"]) == ["n1/gpu-0"]
 
 
-@pytest.mark.parametrize("write", WRITES[:-1], ids=["make", "mark", "allocate", "tell"])
+@pytest.mark.parametrize("write", WRITES[:-1], ids=["make", "mark", "allocate", "record"])
 def test_a_refused_write_leaves_no_claim_and_the_device_free(world, shard, server, write):
     world.asking_pod("p")
     server.faults.add(Fault("status", **write, code=422))
@@ -118,7 +118,7 @@ def test_a_bind_that_admission_refuses_gives_its_devices_back(world, shard, serv
 def test_a_refused_bind_binds_nothing_and_is_tried_again_with_the_same_claim(world, shard, server):
     world.asking_pod("p")
     server.faults.add(Fault("status", **WRITES[-1], code=401))  # of our account, not of the pod
-    shard.hear()
+    shard.handle()
     shard.decide()
     server.log.clear()
     shard.send(most=1)
@@ -134,7 +134,7 @@ def test_a_refused_bind_binds_nothing_and_is_tried_again_with_the_same_claim(wor
 def test_a_bind_that_is_refused_again_and_again_leaves_no_claim(world, shard, server, monkeypatch):
     world.asking_pod("p")
     refusal = server.faults.add(Fault("status", **WRITES[-1], code=422, times=None))
-    shard.hear()
+    shard.handle()
     shard.decide()
     shard.send(most=1)
     monkeypatch.setattr(binder, "DEADLINE_S", 0.0)
@@ -144,12 +144,12 @@ def test_a_bind_that_is_refused_again_and_again_leaves_no_claim(world, shard, se
     assert world.claims() == []  # given back, and deleted
 
 
-@pytest.mark.parametrize("write", WRITES[1:], ids=["mark", "allocate", "tell", "bind"])
+@pytest.mark.parametrize("write", WRITES[1:], ids=["mark", "allocate", "record", "bind"])
 def test_another_leader_goes_on_from_any_point(world, client, server, write):
     world.asking_pod("p")
     first = Shard(client, "first", 1)
     server.faults.add(Fault("drop_before", **write, times=None))
-    first.hear()
+    first.handle()
     first.decide()
     first.send(most=1)
     server.faults.clear()

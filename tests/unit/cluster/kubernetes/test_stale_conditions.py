@@ -5,7 +5,7 @@ import math
 import pytest
 
 from kaisched.cluster.kubernetes import pods
-from kaisched.cluster.kubernetes.pods import AGAIN_S, StaleMarks
+from kaisched.cluster.kubernetes.pods import AGAIN_S, StaleConditions
 from kaisched.cluster.store import update
 from kaisched.objects.labels import GANG_STALE
 from tests.contract.clusters import group, pod
@@ -40,8 +40,8 @@ def reports():
 
 
 @pytest.fixture
-def marks(writers, reports):
-    return StaleMarks(writers, reports.append)
+def conditions(writers, reports):
+    return StaleConditions(writers, reports.append)
 
 
 def said(reports):
@@ -60,50 +60,52 @@ def stale_since(store):
     return float(snapshot.jobs.stale_since_s[store.rows.row_of_job("ns/g")])
 
 
-def test_one_pod_says_it(store, marks, reports):
-    marks.after(store, {"ns/g": NOON_S}, NOON_S + 9)
+def test_one_pod_says_it(store, conditions, reports):
+    conditions.after(store, {"ns/g": NOON_S}, NOON_S + 9)
     assert said(reports) == [("p0", "True", NOON)]
     update(store, member("p0", NOON))
-    marks.after(store, {"ns/g": NOON_S + 0.9}, NOON_S + 9)
+    conditions.after(store, {"ns/g": NOON_S + 0.9}, NOON_S + 9)
     assert said(reports) == []
 
 
-def test_it_is_not_cleared_on_a_pod_whose_eviction_has_not_begun(store, marks, reports):
+def test_it_is_not_cleared_on_a_pod_whose_eviction_has_not_begun(store, conditions, reports):
     """Its leader may die before: then the time goes on under the next one."""
     update(store, member("p0", NOON))
     store.facts.sent.evict(store.pods.pod("ns/p0"))
-    marks.after(store, {}, NOON_S + 30)
+    conditions.after(store, {}, NOON_S + 30)
     assert said(reports) == []
     store.facts.sent.take_back_eviction("ns/p0")
-    marks.after(store, {}, NOON_S + 30)
+    conditions.after(store, {}, NOON_S + 30)
     assert said(reports) == [("p0", "False", "2026-07-01T12:00:30Z")]
 
 
-def test_what_does_not_show_is_written_again_but_not_at_once(store, marks, reports, monkeypatch):
+def test_what_does_not_show_is_written_again_but_not_at_once(
+    store, conditions, reports, monkeypatch
+):
     now_s = [0.0]
     monkeypatch.setattr(pods, "monotonic_s", lambda: now_s[0])
     for later_s in (0.0, AGAIN_S / 2, AGAIN_S):
         now_s[0] = later_s
-        marks.after(store, {"ns/g": NOON_S}, NOON_S)
+        conditions.after(store, {"ns/g": NOON_S}, NOON_S)
     assert len(said(reports)) == 2
 
 
-def test_another_says_it_when_that_pod_is_gone(store, marks, reports):
+def test_another_says_it_when_that_pod_is_gone(store, conditions, reports):
     update(store, member("p0", NOON))
     assert stale_since(store) == NOON_S
     update(store, member("p0"), is_gone=True)
     assert math.isnan(stale_since(store))
-    marks.after(store, {"ns/g": NOON_S}, NOON_S)
+    conditions.after(store, {"ns/g": NOON_S}, NOON_S)
     assert said(reports) == [("p1", "True", NOON)]
 
 
-def test_a_gang_that_is_whole_takes_it_back(store, marks, reports):
+def test_a_gang_that_is_whole_takes_it_back(store, conditions, reports):
     update(store, member("p1", NOON))
-    marks.after(store, {}, NOON_S)
+    conditions.after(store, {}, NOON_S)
     assert said(reports) == [("p1", "False", NOON)]
     update(store, member("p1", NOON, status="False"))
     assert math.isnan(stale_since(store))
-    marks.after(store, {}, NOON_S)
+    conditions.after(store, {}, NOON_S)
     assert said(reports) == []
 
 
