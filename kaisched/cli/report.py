@@ -1,4 +1,4 @@
-"""``kaisched report``: what queues used, whom evictions cost what, and how long jobs waited.
+"""``kaisched report``: what queues used, who was evicted for whom, and how long jobs waited.
 
 Evictions and jobs are read from a live view or a Prometheus server.
 """
@@ -29,7 +29,7 @@ _BY = typer.Option("--by", help="What the rows are.")
 
 @command.callback()
 def _group() -> None:
-    """Report what queues used, what evictions cost them, and how long their jobs waited.
+    """Report what queues used, which pods were evicted for whom, and how long their jobs waited.
 
     Past weeks are read from a Prometheus server that scrapes the scheduler, or from the file of
     the usage store `sqlite`.
