@@ -376,7 +376,7 @@ KNOWN = {
         preemptionPolicy containers initContainers resources overhead hostNetwork hostUsers
         schedulingGates
         resourceClaims schedulingGroup volumes
-        topologySpreadConstraints""",
+        topologySpreadConstraints terminationGracePeriodSeconds""",
     Container: "name resources ports restartPolicy restartPolicyRules",
     PodAffinityTerm: """topologyKey labelSelector namespaces namespaceSelector matchLabelKeys
         mismatchLabelKeys""",
