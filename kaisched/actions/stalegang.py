@@ -28,17 +28,16 @@ _NAME: Final = "stalegang"
 _MAY_RECOVER: Final = "stalegang.hopes"
 """The fact with the time since when jobs are stale that may soon reach their minimum again."""
 _PIPELINED: Final = int(TaskState.PIPELINED)
-_PLACED_STATES: Final = ACTIVE_STATES.copy()
+_PRESENT_STATES: Final = ACTIVE_STATES | HOLDING_STATES
+"""States of pods that are not lost: those that are being deleted are leaving only."""
+_PLACED_STATES: Final = _PRESENT_STATES.copy()
 _PLACED_STATES[_PIPELINED] = False
 """States of pods that have their node or are being bound to it; a promise does not count."""
-_SURE_STATES: Final = _PLACED_STATES.copy()
-_SURE_STATES[[int(TaskState.ALLOCATED), int(TaskState.BINDING)]] = False
+_SURE_STATES: Final = ACTIVE_STATES.copy()
+_SURE_STATES[[_PIPELINED, int(TaskState.ALLOCATED), int(TaskState.BINDING)]] = False
 """States of pods that have their node for sure: no bind has yet to succeed, and none leaves."""
 PATIENCE_S: Final = 20.0
 """A promise keeps a gang for so long past its grace period: victims may never leave."""
-_LEAVING: Final = HOLDING_STATES & ~ACTIVE_STATES
-"""States of pods that are being deleted."""
-_NONE: Final = np.zeros_like(_LEAVING)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,13 +62,13 @@ class StaleGangs:
             name, grace_s = session.jobs.name[job], _grace(session, job)
             since_s = before.get(name, session.now_s)
             end_s = since_s + grace_s
-            lacking = _lacking(session, job, ACTIVE_STATES)
+            lacking = _lacking(session, job, _PRESENT_STATES)
             if lacking:
                 since[name] = since_s
             else:
                 lacking = _lacking(session, job, _PLACED_STATES)
                 end_s += PATIENCE_S
-                if lacking or (name in before and _lacking(session, job, _SURE_STATES, _NONE)):
+                if lacking or (name in before and not _is_whole_for_sure(session, job)):
                     may_recover[name] = since_s
             # Others were evicted for it just now: the next cycle evicts it if that was of no use.
             is_due = grace_s >= 0 and session.now_s >= end_s and job not in served
@@ -144,29 +143,27 @@ def _below_minimum(session: Session, before: Mapping[str, float]) -> list[int]:
     return ordered
 
 
-def _lacking(
-    session: Session, job: int, counting: BoolVec, leaving: BoolVec = _LEAVING
-) -> list[tuple[str, int, int]]:
+def _lacking(session: Session, job: int, counting: BoolVec) -> list[tuple[str, int, int]]:
     """Return (pod set, running pods, minimum) of the pod sets a job lacks; empty if not stale.
 
-    Pods in one of the states of ``counting`` count as running, and those in one of ``leaving``, by
-    default all that are being released: they are leaving, but not lost. A job of which no pod
-    counts is not stale, unless none that leaves is to count. If a group needs only some of its
-    subgroups, the others are not counted as lacking.
+    Pods in one of the states of ``counting`` count as running; a job without any is not stale.
     """
-    counts = _present(session, job, counting | leaving)
+    counts = _present(session, job, counting)
     podsets = session.podsets
-    if leaving.any() and not any(counts.values()):
-        return []
+    missed = _missed_rows(session, job, counts) if any(counts.values()) else []
+    return [(podsets.name[row], counts[row], int(podsets.minimum[row])) for row in missed]
 
-    missing = {row: int(podsets.minimum[row]) - count for row, count in counts.items()}
+
+def _is_whole_for_sure(session: Session, job: int) -> bool:
+    return not _missed_rows(session, job, _present(session, job, _SURE_STATES))
+
+
+def _missed_rows(session: Session, job: int, counts: Mapping[int, int]) -> list[int]:
+    """Return the pod sets with fewer pods than a job needs, of those that it cannot do without."""
+    missing = {row: int(session.podsets.minimum[row]) - count for row, count in counts.items()}
     tree = session.jobs.structure.get(job)
     rows = _missed(tree, missing) if tree is not None else list(counts)
-    return [
-        (podsets.name[row], counts[row], int(podsets.minimum[row]))
-        for row in rows
-        if missing[row] > 0
-    ]
+    return [row for row in rows if missing[row] > 0]
 
 
 def _missed(group: SubGroup, missing: Mapping[int, int]) -> list[int]:

@@ -120,12 +120,8 @@ def _foreseen(
 def _has_chance(world: World, times: RunTimes, past: Past) -> bool:
     """Tell whether courses may differ: by new jobs, by run times, or by pods that end apart."""
     is_drawn = past.count > 0 and len(times.known()) < len(times.lives)
-    return is_drawn or past.reach_s(world.now_s) > 0 or _has_gangs(world.snapshot)
-
-
-def _has_gangs(snapshot: Snapshot) -> bool:
-    jobs = snapshot.jobs
-    return bool((jobs.active + jobs.pending > 1).any())
+    is_one_by_one = bool(_alone(world.snapshot.tasks.job_of_task).all())
+    return is_drawn or past.reach_s(world.now_s) > 0 or not is_one_by_one
 
 
 def _course(world: World, past: Past, times: RunTimes, draw: int) -> Course:
@@ -212,7 +208,7 @@ def _assumptions(snapshot: Snapshot, times: RunTimes, past: Past, now_s: float) 
         )
     else:
         lines.append("no new jobs come: how often they do is not known")
-    if _has_gangs(snapshot):
+    if not _alone(snapshot.tasks.job_of_task).all():
         lines.append("the pods of a job end within a second of each other")
     lines.append(
         "evicted jobs begin anew after their grace period; nodes and past usage stay as they are"

@@ -274,9 +274,11 @@ def test_what_a_parallel_job_has_done_counts(pods):
     text += "".join(owned(f"p-{at}", "p", 8, 600, created=0) for at in range(1, pods))
     text += BATCH % ("b", "b", AT % 1, 1, 1) + owned("b-0", "b", 8, 600, created=1)
     seen = foreseen(text, "team/b-0", 5)
-    assert (seen.started, seen.median_s) == (10, pytest.approx(300, abs=1))
+    assert seen.started == 10
+    assert 300 <= seen.earliest_s <= seen.latest_s <= 301  # its pods end within a second
     # The rest of the parallel job goes behind it.
-    assert foreseen(text, "team/p-0", 5).median_s == pytest.approx(900, abs=2)
+    rest = foreseen(text, "team/p-0", 5)
+    assert 900 <= rest.earliest_s <= rest.latest_s <= 902  # a cycle comes after each end
 
 
 def test_the_pods_that_follow_in_a_job_hold_the_next_one_up():
@@ -289,7 +291,7 @@ def test_the_pods_that_follow_in_a_job_hold_the_next_one_up():
     text += owned("p-1", "p", 4, 600, created=0, started=4)
     text += BATCH % ("b", "b", AT % 5, 1, 1) + owned("b-0", "b", 8, 600, created=5)
     seen = foreseen(text, "team/b-0", 5)
-    assert seen.median_s == pytest.approx(19 * 60, abs=2)
+    assert 19 * 60 <= seen.earliest_s <= seen.latest_s <= 19 * 60 + 3
     assert "2 pods follow those of batch Jobs that end, up to the completions of each" in (
         seen.assumptions
     )
@@ -434,5 +436,5 @@ def test_what_a_gang_leaves_first_goes_to_a_smaller_job():
     text += BATCH % ("old", "old", AT % 1, 1, 1) + owned("old-0", "old", 8, 60, created=1)
     text += BATCH % ("young", "young", AT % 2, 1, 1) + owned("young-0", "young", 2, 300, created=2)
     seen = foreseen(text, "team/old-0", 5)
-    assert seen.latest_s == pytest.approx(600, abs=3)
+    assert 600 <= seen.latest_s <= 602
     assert "the pods of a job end within a second of each other" in seen.assumptions
